@@ -1,0 +1,95 @@
+"""What a run says about the code: findings, fixes offered, refusals, and results per file.
+
+These are the frozen values that flow from the engine to the reports and the command line. The
+module knows nothing of trees, transforms or terminals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from gbfix.source.text import SourceFile
+
+
+class Safety(IntEnum):
+    """How much a fix asks the reader to trust; ordered, so that a level test is one comparison."""
+
+    UNSAFE = 0
+    REVIEW = 1
+    SAFE = 2
+
+    @property
+    def label(self) -> str:
+        """The lower-case word that users see."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class FixOffer:
+    """A fix that a transform can make at a site, with its safety and a one-line reason."""
+
+    transform: str
+    safety: Safety
+    reason: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a transform leaves a site alone: a stable reason code and a sentence."""
+
+    transform: str
+    code: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A break site and what became of it. Lines and columns count from 1."""
+
+    path: Path
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    code: str
+    name: str
+    message: str
+    function: str
+    certain: bool
+    offers: tuple[FixOffer, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    applied: FixOffer | None = None
+
+
+@dataclass(frozen=True)
+class FileResult:
+    """One file after a run. `after` is the new text, equal to `before.text` where nothing changed."""
+
+    path: Path
+    before: SourceFile
+    after: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the run rewrote anything in this file."""
+        return self.after != self.before.text
+
+
+@dataclass(frozen=True)
+class FileError:
+    """A file that could not be read, parsed or processed, in one clear sentence."""
+
+    path: Path
+    sentence: str
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """All files of a run, in path order, the errors met, and notices for standard error."""
+
+    files: tuple[FileResult, ...]
+    errors: tuple[FileError, ...] = ()
+    notices: tuple[str, ...] = ()
