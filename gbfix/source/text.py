@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_BARE_LINE_FEED = re.compile(r"(?<!\r)\n")
 
 
 class SourceError(Exception):
@@ -55,8 +56,12 @@ class SourceFile:
         try:
             encoding, _ = tokenize.detect_encoding(io.BytesIO(body).readline)
             text = body.decode(encoding)
-        except (SyntaxError, LookupError, UnicodeDecodeError) as error:
+            # Some codecs are not one to one, and then unedited text would change its bytes.
+            exact = encoding == "utf-8" or text.encode(encoding) == body
+        except (SyntaxError, LookupError, UnicodeError) as error:
             raise SourceError(f"{path}: cannot be decoded: {error}") from None
+        if not exact:
+            raise SourceError(f"{path}: cannot be decoded without loss as {encoding}")
         return cls(path, text, encoding, bom)
 
     def encode(self, text: str) -> bytes:
@@ -67,7 +72,7 @@ class SourceFile:
         """
         try:
             body = text.encode(self.encoding)
-        except UnicodeEncodeError as error:
+        except UnicodeError as error:
             raise SourceError(f"{self.path}: cannot be encoded: {error}") from None
         return (codecs.BOM_UTF8 if self.bom else b"") + body
 
@@ -112,7 +117,7 @@ class SourceFile:
         for edit in sorted(edits, key=lambda e: (e.start, e.end)):
             if edit.start < at:
                 raise ValueError("edits overlap")
-            pieces += [self.text[at : edit.start], edit.text.replace("\n", self.newline)]
+            pieces += [self.text[at : edit.start], _BARE_LINE_FEED.sub(self.newline, edit.text)]
             at = edit.end
         pieces.append(self.text[at:])
         return "".join(pieces)

@@ -1,0 +1,85 @@
+"""Turns `--select` and `--ignore` into the findings to report and the transforms to use.
+
+A selector is a code (`GBF101`), a prefix of codes (`GBF1`), the name of a diagnosis
+(`tensor-branch`) or the name of a transform (`cond`). Selecting a transform selects the diagnoses
+that it treats and leaves the other transforms out; ignoring one keeps the findings and does not use
+it. The module knows the catalogue only as names and codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gbfix.errors import UserError
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """What there is to select: diagnosis names by code, and codes by transform name."""
+
+    diagnoses: Mapping[str, str]
+    transforms: Mapping[str, Collection[str]]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The codes to report, and which transform may treat which of them."""
+
+    codes: frozenset[str]
+    treatments: frozenset[tuple[str, str]]
+
+    def reports(self, code: str) -> bool:
+        """Whether findings with this code are reported."""
+        return code in self.codes
+
+    def allows(self, code: str, transform: str) -> bool:
+        """Whether a transform may be used on findings with this code."""
+        return (code, transform) in self.treatments
+
+
+def resolve(select: Collection[str], ignore: Collection[str], catalogue: Catalogue) -> Selection:
+    """Resolve selectors against a catalogue; an empty `select` selects everything.
+
+    Raises:
+        UserError: for a selector that names nothing, or where nothing is left.
+    """
+    everything = {(code, name) for name, codes in catalogue.transforms.items() for code in codes}
+    codes: set[str] = set() if select else set(catalogue.diagnoses)
+    treatments: set[tuple[str, str]] = set() if select else set(everything)
+    for selector in select:
+        if selector in catalogue.transforms:
+            chosen = {pair for pair in everything if pair[1] == selector}
+            codes |= {code for code, _ in chosen}
+        else:
+            named = _codes(selector, catalogue)
+            chosen = {pair for pair in everything if pair[0] in named}
+            codes |= named
+        treatments |= chosen
+    for selector in ignore:
+        if selector in catalogue.transforms:
+            treatments = {pair for pair in treatments if pair[1] != selector}
+        else:
+            codes -= _codes(selector, catalogue)
+    if not codes:
+        raise UserError("`--select` and `--ignore` together leave no diagnosis to look for.")
+    return Selection(frozenset(codes), frozenset(pair for pair in treatments if pair[0] in codes))
+
+
+def _codes(selector: str, catalogue: Catalogue) -> set[str]:
+    upper = selector.upper()
+    found = {
+        code
+        for code, name in catalogue.diagnoses.items()
+        if name == selector.lower() or (upper and code.startswith(upper))
+    }
+    if not found:
+        diagnoses = ", ".join(
+            f"{code} {name}" for code, name in sorted(catalogue.diagnoses.items())
+        )
+        transforms = ", ".join(sorted(catalogue.transforms))
+        raise UserError(
+            f"Unknown selector `{selector}`; the diagnoses are {diagnoses}, "
+            f"and the transforms are {transforms}."
+        )
+    return found

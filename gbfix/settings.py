@@ -1,0 +1,50 @@
+"""What a user can set about a run, as one frozen value that the engine reads.
+
+The module knows nothing of where settings come from: `gbfix.config` and the command line fill them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gbfix.findings import Safety
+
+
+class Region(str, Enum):
+    """Which functions count as running under `torch.compile`."""
+
+    AUTO = "auto"
+    COMPILE = "compile"
+    FORWARD = "forward"
+    ALL = "all"
+
+
+class Branch(str, Enum):
+    """Which form a tensor-dependent branch is given."""
+
+    AUTO = "auto"
+    COND = "cond"
+    WHERE = "where"
+
+
+class CheckStyle(str, Enum):
+    """What becomes of a validation in the compiled path: asserted in the graph, or skipped."""
+
+    ASSERT = "assert"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one run. `safety` is the least safety at which a fix is applied."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    region: Region = Region.AUTO
+    branch: Branch = Branch.AUTO
+    check: CheckStyle = CheckStyle.ASSERT
+    safety: Safety = Safety.REVIEW
+    line_length: int = 88
+    respect_gitignore: bool = True
