@@ -71,12 +71,11 @@ def suppressed(
 ) -> Suppression | None:
     """The comment that silences a finding, or None."""
     for comment in suppressions:
-        on_finding = finding_line <= comment.line <= min(finding_end_line, comment.last_line)
-        on_header = (
-            comment.line in (comment.first_line, comment.last_line)
-            and comment.first_line <= finding_line <= comment.last_line
-        )
-        if (on_finding or on_header) and comment.matches(code):
+        if not comment.first_line <= finding_line <= comment.last_line:
+            continue
+        on_edge = comment.line in (comment.first_line, comment.last_line)
+        on_finding = finding_line <= comment.line <= finding_end_line
+        if (on_edge or on_finding) and comment.matches(code):
             return comment
     return None
 

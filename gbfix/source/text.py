@@ -9,17 +9,23 @@ the text means.
 from __future__ import annotations
 
 import codecs
-import io
 import re
 import tokenize
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_FIRST_TWO_LINES = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)?[^\r\n]*")
 _BARE_LINE_FEED = re.compile(r"(?<!\r)\n")
+
+
+def _head(body: bytes) -> Iterator[bytes]:
+    """The lines that may hold a coding line, split at carriage returns too as Python does."""
+    match = _FIRST_TWO_LINES.match(body)
+    return iter(match[0].splitlines(keepends=True) if match else [])
 
 
 class SourceError(Exception):
@@ -54,7 +60,7 @@ class SourceFile:
         bom = raw.startswith(codecs.BOM_UTF8)
         body = raw[len(codecs.BOM_UTF8) :] if bom else raw
         try:
-            encoding, _ = tokenize.detect_encoding(io.BytesIO(body).readline)
+            encoding, _ = tokenize.detect_encoding(_head(body).__next__)
             text = body.decode(encoding)
             # Some codecs are not one to one, and then unedited text would change its bytes.
             exact = encoding == "utf-8" or text.encode(encoding) == body
