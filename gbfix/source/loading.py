@@ -27,9 +27,18 @@ def load(paths: Iterable[Path]) -> Loaded:
     errors: list[FileError] = []
     for path in paths:
         try:
-            sources.append(SourceFile.decode(path, path.read_bytes()))
+            loaded = decode(path, path.read_bytes())
         except OSError as error:
             errors.append(FileError(path, f"{path}: cannot be read: {error.strerror}."))
-        except SourceError as error:
-            errors.append(FileError(path, f"{error}."))
+            continue
+        sources += loaded.sources
+        errors += loaded.errors
     return Loaded(tuple(sources), tuple(errors))
+
+
+def decode(path: Path, raw: bytes) -> Loaded:
+    """Decode one file that was read, under the name of `path`."""
+    try:
+        return Loaded((SourceFile.decode(path, raw),), ())
+    except SourceError as error:
+        return Loaded((), (FileError(path, f"{error}."),))

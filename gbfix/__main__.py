@@ -1,0 +1,7 @@
+"""`python -m gbfix` is `gbfix`."""
+
+import sys
+
+from gbfix.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,144 @@
+"""`gbfix apply`: make the fixes, or show them as a diff.
+
+What a program may read from standard output (a diff, rewritten source, JSON) stands there alone;
+the report for people then goes to standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, TextIO
+
+import typer
+
+from gbfix.cli import options
+from gbfix.cli.options import OutputFormat, Request
+from gbfix.cli.running import run, say, say_errors
+from gbfix.errors import UserError
+from gbfix.findings import RunResult
+
+Diff = Annotated[bool, typer.Option("--diff", help="Print a diff for `git apply`; write nothing.")]
+At = Annotated[
+    str | None, typer.Option(metavar="LINE[:COL]", help="Only fix the site at this place.")
+]
+
+
+def apply(
+    paths: options.Paths = None,
+    diff: Diff = False,
+    at: At = None,
+    select: options.Select = None,
+    ignore: options.Ignore = None,
+    exclude: options.Exclude = None,
+    safe_only: options.SafeOnly = False,
+    unsafe: options.Unsafe = False,
+    region: options.RegionOption = None,
+    branch: options.BranchOption = None,
+    check_style: options.CheckOption = None,
+    output_format: options.Format = OutputFormat.TEXT,
+    stdin_filename: options.StdinFilename = None,
+    respect_gitignore: options.Gitignore = None,
+) -> None:
+    """Rewrite the places where torch.compile would break the graph.
+
+    Exits with 0, with 1 if --diff prints a diff, with 2 on errors.
+    """
+    request = options.request(
+        paths,
+        stdin_filename,
+        select=select,
+        ignore=ignore,
+        exclude=exclude,
+        safe_only=safe_only,
+        unsafe=unsafe,
+        region=region,
+        branch=branch,
+        check_style=check_style,
+        respect_gitignore=respect_gitignore,
+    )
+    place = options.parse_at(at)
+    if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:
+        raise UserError("`--at` needs one file.")
+    result = run(request, rewrite=True, at=place)
+    if place and not result.errors and not any(file.findings for file in result.files):
+        raise UserError(f"{request.stdin_name or request.paths[0]}:{at}: no break site here.")
+    as_json = output_format is OutputFormat.JSON
+    if diff:
+        code = _show_diff(request, result, as_json)
+    elif request.from_stdin:
+        code = _print_source(request, result, as_json)
+    else:
+        code = _write(request, result, as_json)
+    raise typer.Exit(code)
+
+
+def _show_diff(request: Request, result: RunResult, as_json: bool) -> int:
+    from gbfix.delivery import make_diffs
+
+    cwd = Path.cwd()
+    result, diffs = make_diffs(result, cwd)
+    patch = diffs.joined()
+    if as_json:
+        _print_json(result, diffs=diffs.by_file)
+    else:
+        _print_bytes(patch)
+        _report(request, result, sys.stderr, written=False)
+    if not all(path.resolve().is_relative_to(cwd.resolve()) for path in diffs.by_file):
+        say(f"some paths are outside the current folder: use `git -C {diffs.root} apply`.")
+    say_errors(result)
+    return 2 if result.errors else int(bool(patch))
+
+
+def _print_source(request: Request, result: RunResult, as_json: bool) -> int:
+    from gbfix.delivery import make_sources
+
+    result, sources = make_sources(result)
+    if as_json:
+        _print_json(result, with_source=True)
+    else:
+        _print_bytes(sources)
+        _report(request, result, sys.stderr, written=True)
+    say_errors(result)
+    return 2 if result.errors else 0
+
+
+def _write(request: Request, result: RunResult, as_json: bool) -> int:
+    from gbfix.delivery import write_files
+
+    result = write_files(result)
+    if as_json:
+        _print_json(result, written=True)
+    else:
+        _report(request, result, sys.stdout, written=True)
+    say_errors(result)
+    return 2 if result.errors else 0
+
+
+def _report(request: Request, result: RunResult, stream: TextIO, *, written: bool) -> None:
+    from gbfix.report.spans import print_lines
+    from gbfix.report.text import apply_lines
+
+    lines = apply_lines(
+        result, written=written, safety=request.settings.safety, excerpts=stream.isatty()
+    )
+    print_lines(lines, stream)
+
+
+def _print_json(
+    result: RunResult,
+    *,
+    diffs: dict[Path, bytes] | None = None,
+    written: bool = False,
+    with_source: bool = False,
+) -> None:
+    from gbfix.report.json import document
+
+    text = document("apply", result, diffs=diffs, written=written, with_source=with_source)
+    sys.stdout.write(text)
+
+
+def _print_bytes(content: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(content)
+    sys.stdout.buffer.flush()

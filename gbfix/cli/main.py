@@ -1,0 +1,96 @@
+"""The `gbfix` command: registers the commands and turns every failure into one sentence.
+
+No traceback reaches a user unless the environment variable `GBFIX_TRACEBACK` asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from gbfix import __version__
+from gbfix.cli.apply import apply
+from gbfix.cli.check import check
+from gbfix.cli.rules import explain, rules
+from gbfix.cli.running import say
+from gbfix.errors import UserError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(check)
+app.command()(apply)
+app.command()(rules)
+app.command()(explain)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"gbfix {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _gbfix(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Find torch.compile graph breaks in PyTorch source and rewrite them."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code; never raises for a mistake of the user."""
+    for stream in (sys.stdout, sys.stderr):
+        # File names and source need not fit the terminal's encoding.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        command = typer.main.get_command(app)
+        given = None if arguments is None else list(arguments)
+        code = command.main(given, prog_name="gbfix", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except UserError as error:
+        say(str(error))
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        say("interrupted; every file is either as it was or rewritten as a whole.")
+        return 130
+    except BrokenPipeError:
+        # The reader has gone; Python would complain again when it flushes on exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    """A usage error of the command line library, or else a failure of gbfix itself."""
+    format_message = getattr(error, "format_message", None)
+    if format_message is not None:
+        # Typer carries its own copy of click since 0.29, so the class differs between versions.
+        say(format_message())
+        return int(getattr(error, "exit_code", 2))
+    if os.environ.get("GBFIX_TRACEBACK"):
+        raise error
+    say(
+        f"internal error, please report it: {type(error).__name__}: {error} "
+        "(set GBFIX_TRACEBACK=1 to see where)."
+    )
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""The options that `check` and `apply` share, and how they override the configuration.
+
+It knows how options are spelled and what settings they mean, and nothing of what a run does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gbfix.config import Config, load_config
+from gbfix.errors import UserError
+from gbfix.findings import Safety
+from gbfix.settings import Branch, CheckStyle, Region, Settings
+
+STDIN = Path("-")
+
+
+class OutputFormat(str, Enum):
+    """What a command prints."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Files and folders, or - for standard input.", show_default="."),
+]
+Select = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Codes, prefixes of codes, or names of diagnoses or transforms, with commas between."
+    ),
+]
+Ignore = Annotated[list[str] | None, typer.Option(help="What to leave out, named as in --select.")]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(help="Patterns, as in .gitignore, of files and folders to leave out."),
+]
+SafeOnly = Annotated[bool, typer.Option("--safe-only", help="Only take fixes that are safe.")]
+Unsafe = Annotated[bool, typer.Option("--unsafe", help="Take fixes that are unsafe, too.")]
+RegionOption = Annotated[
+    Region | None, typer.Option("--region", help="Which functions run under torch.compile.")
+]
+BranchOption = Annotated[
+    Branch | None, typer.Option("--branch", help="What a branch on a tensor becomes.")
+]
+CheckOption = Annotated[
+    CheckStyle | None,
+    typer.Option("--check-style", help="What a validation becomes in the compiled path."),
+]
+Format = Annotated[OutputFormat, typer.Option("--output-format", help="How to print results.")]
+StdinFilename = Annotated[
+    Path | None, typer.Option(help="The name of the file that comes from standard input.")
+]
+Gitignore = Annotated[
+    bool | None,
+    typer.Option("--respect-gitignore/--no-respect-gitignore", help="Whether .gitignore counts."),
+]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for: where to look, and with which settings."""
+
+    paths: tuple[Path, ...]
+    stdin_name: Path | None
+    settings: Settings
+    exclude_root: Path
+
+    @property
+    def from_stdin(self) -> bool:
+        """Whether the source comes from standard input."""
+        return self.stdin_name is not None
+
+
+def request(
+    paths: Sequence[Path] | None,
+    stdin_filename: Path | None,
+    *,
+    select: Sequence[str] | None,
+    ignore: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    safe_only: bool,
+    unsafe: bool,
+    region: Region | None,
+    branch: Branch | None,
+    check_style: CheckStyle | None,
+    respect_gitignore: bool | None,
+) -> Request:
+    """Join the options with the configuration that governs the first path.
+
+    Raises:
+        UserError: for options that contradict each other, or a configuration that is wrong.
+    """
+    places = tuple(paths or (Path(),))
+    stdin_name: Path | None = None
+    if STDIN in places:
+        if len(places) > 1:
+            raise UserError("`-` cannot be given together with other paths.")
+        stdin_name = stdin_filename or STDIN
+    elif stdin_filename is not None:
+        raise UserError("`--stdin-filename` needs `-` as the path.")
+    config = load_config(stdin_filename or (Path() if stdin_name else places[0]))
+    settings = config.settings
+    given = {
+        "select": _words(select),
+        "ignore": _words(ignore),
+        "exclude": _words(exclude),
+        "safety": _safety(safe_only, unsafe),
+        "region": region,
+        "branch": branch,
+        "check": check_style,
+        "respect_gitignore": respect_gitignore,
+    }
+    # mypy cannot match a dictionary against the fields.
+    changes: dict[str, object] = {key: value for key, value in given.items() if value is not None}
+    settings = replace(settings, **changes)  # type: ignore[arg-type]
+    return Request(places, stdin_name, settings, _exclude_root(config, exclude))
+
+
+def parse_at(text: str | None) -> tuple[int, int | None] | None:
+    """Read `LINE` or `LINE:COL`, both from 1.
+
+    Raises:
+        UserError: for anything else.
+    """
+    if text is None:
+        return None
+    line, colon, column = text.partition(":")
+    numbers = [line, column] if colon else [line]
+    if not all(number.isascii() and number.isdigit() and int(number) for number in numbers):
+        raise UserError(f"`--at {text}` is not LINE or LINE:COL, both counted from 1.")
+    return int(line), int(column) if colon else None
+
+
+def _words(values: Sequence[str] | None) -> tuple[str, ...] | None:
+    if not values:
+        return None
+    return tuple(word.strip() for value in values for word in value.split(",") if word.strip())
+
+
+def _safety(safe_only: bool, unsafe: bool) -> Safety | None:
+    if safe_only and unsafe:
+        raise UserError("`--safe-only` and `--unsafe` contradict each other.")
+    return Safety.SAFE if safe_only else Safety.UNSAFE if unsafe else None
+
+
+def _exclude_root(config: Config, exclude: Sequence[str] | None) -> Path:
+    return Path.cwd() if exclude or config.root is None else config.root

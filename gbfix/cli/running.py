@@ -1,0 +1,64 @@
+"""What `check` and `apply` do alike: read the files, run the engine, tell of errors.
+
+It joins discovery, loading and the engine and knows nothing of options or of report formats.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from gbfix.cli.options import Request
+from gbfix.cli.progress import progress
+from gbfix.findings import RunResult
+from gbfix.source.loading import Loaded, decode, load
+
+
+def run(request: Request, *, rewrite: bool, at: tuple[int, int | None] | None = None) -> RunResult:
+    """Read what was asked for and run the engine over it.
+
+    Raises:
+        UserError: for selectors that name nothing.
+    """
+    from gbfix import engine
+    from gbfix.catalogue import catalogue
+    from gbfix.selection import resolve
+
+    settings = request.settings
+    # A wrong selector has to be said before any file is looked at.
+    resolve(settings.select, settings.ignore, catalogue())
+    loaded = _load(request)
+    with progress(len(loaded.sources)) as on_file:
+        result = engine.run(loaded.sources, settings, rewrite=rewrite, at=at, on_file=on_file)
+    errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
+    return replace(result, errors=tuple(errors))
+
+
+def say(sentence: str) -> None:
+    """Print a sentence for the user to standard error."""
+    print(f"gbfix: {sentence}", file=sys.stderr)
+
+
+def say_errors(result: RunResult) -> None:
+    """Print notices and errors to standard error, each as one line that names its file."""
+    for notice in result.notices:
+        say(notice)
+    for error in result.errors:
+        sentence = " ".join(error.sentence.split())
+        named = sentence.startswith(str(error.path))
+        say(sentence if named else f"{error.path}: {sentence}")
+
+
+def _load(request: Request) -> Loaded:
+    if request.stdin_name is not None:
+        return decode(request.stdin_name, sys.stdin.buffer.read())
+    from gbfix.source.discovery import discover
+
+    found = discover(
+        request.paths,
+        exclude=request.settings.exclude,
+        root=request.exclude_root,
+        respect_gitignore=request.settings.respect_gitignore,
+    )
+    loaded = load(found.files)
+    return replace(loaded, errors=(*found.errors, *loaded.errors))
