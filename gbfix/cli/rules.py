@@ -5,7 +5,9 @@ All text comes from the two registries; the module only lays it out.
 
 from __future__ import annotations
 
+import inspect
 import sys
+import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,7 +74,8 @@ def _treated_by(diagnosis: Diagnosis, treatments: tuple[Transform, ...]) -> str:
 def _diagnosis(diagnosis: Diagnosis, treatments: tuple[Transform, ...]) -> Iterator[Line]:
     yield line(Span(f"{diagnosis.code} {diagnosis.name}", "bold"), f": {diagnosis.summary}")
     yield line()
-    yield from _paragraphs(diagnosis.explanation)
+    for text_line in textwrap.wrap(diagnosis.explanation, 88):
+        yield line(text_line)
     if diagnosis.registry:
         yield line()
         yield line(f"PyTorch's own names for it: {', '.join(diagnosis.registry)}.")
@@ -85,11 +88,5 @@ def _diagnosis(diagnosis: Diagnosis, treatments: tuple[Transform, ...]) -> Itera
 def _transform(transform: Transform) -> Iterator[Line]:
     yield line(Span(f"Fix: {transform.name}", "bold green"), f": {transform.summary}")
     yield line()
-    yield from _paragraphs(transform.doc)
-
-
-def _paragraphs(text: str) -> Iterator[Line]:
-    import inspect
-
-    for text_line in inspect.cleandoc(text).splitlines():
+    for text_line in inspect.cleandoc(transform.doc).splitlines():
         yield line(text_line)
