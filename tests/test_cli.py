@@ -206,7 +206,7 @@ def test_standard_input_that_is_wrong_prints_no_source(cli: Cli) -> None:
     for stdin in (b"def (:\n", b"\xff\n"):
         result = cli("apply", "-", "--stdin-filename", "m.py", stdin=stdin)
         assert (result.code, result.out) == (2, b"")
-        assert "m.py" in result.err
+        assert result.err.startswith("gbfix: m.py:")
 
 
 def test_json(cli: Cli) -> None:
@@ -282,7 +282,7 @@ def test_at_one_site(cli: Cli) -> None:
 def test_errors_in_some_files_do_not_stop_the_others(cli: Cli) -> None:
     good = cli.write("good.py", BROKEN)
     cli.write("syntax.py", b"import torch\nif x\n")
-    cli.write("prose.txt", b"This is torch, not Python.\n")
+    cli.write("prose.txt", b"This is not Python.\n")
     cli.write("bytes.py", b"torch = '\xff'\n")
     cli.write("null.py", b"import torch\x00\n")
     cli.write("none/readme.md", b"")

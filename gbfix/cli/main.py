@@ -21,7 +21,6 @@ from gbfix.errors import UserError
 
 app = typer.Typer(
     add_completion=False,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,8 +37,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def _gbfix(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -48,6 +48,9 @@ def _gbfix(
     ] = False,
 ) -> None:
     """Find torch.compile graph breaks in PyTorch source and rewrite them."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+        raise typer.Exit(2)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -30,18 +30,26 @@ class OutputFormat(str, Enum):
 
 Paths = Annotated[
     list[Path] | None,
-    typer.Argument(help="Files and folders, or - for standard input.", show_default="."),
+    typer.Argument(
+        metavar="PATHS", help="Files and folders, or - for standard input.", show_default="."
+    ),
 ]
 Select = Annotated[
     list[str] | None,
     typer.Option(
-        help="Codes, prefixes of codes, or names of diagnoses or transforms, with commas between."
+        metavar="SELECTORS",
+        help="Codes, prefixes of codes, or names of diagnoses or transforms, with commas between.",
     ),
 ]
-Ignore = Annotated[list[str] | None, typer.Option(help="What to leave out, named as in --select.")]
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SELECTORS", help="What to leave out, named as in --select."),
+]
 Exclude = Annotated[
     list[str] | None,
-    typer.Option(help="Patterns, as in .gitignore, of files and folders to leave out."),
+    typer.Option(
+        metavar="PATTERNS", help="Patterns, as in .gitignore, of files and folders to leave out."
+    ),
 ]
 SafeOnly = Annotated[bool, typer.Option("--safe-only", help="Only take fixes that are safe.")]
 Unsafe = Annotated[bool, typer.Option("--unsafe", help="Take fixes that are unsafe, too.")]
@@ -57,7 +65,8 @@ CheckOption = Annotated[
 ]
 Format = Annotated[OutputFormat, typer.Option("--output-format", help="How to print results.")]
 StdinFilename = Annotated[
-    Path | None, typer.Option(help="The name of the file that comes from standard input.")
+    Path | None,
+    typer.Option(metavar="FILE", help="The name of the file that comes from standard input."),
 ]
 Gitignore = Annotated[
     bool | None,

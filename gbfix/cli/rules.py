@@ -55,11 +55,11 @@ def _table(diagnoses: list[Diagnosis], treatments: tuple[Transform, ...]) -> Ite
         (item.code, item.name, _treated_by(item, treatments), item.summary) for item in diagnoses
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    styles = ("bold red", "cyan", "green", "")
+    styles = ("bold red", "cyan", "green")
     for row in rows:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        pieces = zip((*cells, row[3]), styles, strict=True)
-        yield tuple(Span(cell + "  ", style) for cell, style in pieces)
+        pieces = [Span(f"{cell}  ", style) for cell, style in zip(cells, styles, strict=True)]
+        yield (*pieces, Span(row[3]))
     yield line()
     width = max(len(transform.name) for transform in treatments)
     for transform in treatments:

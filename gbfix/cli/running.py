@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from gbfix.cli.options import Request
 from gbfix.cli.progress import progress
-from gbfix.findings import RunResult
-from gbfix.source.loading import Loaded, decode, load
+from gbfix.findings import FileResult, RunResult
+from gbfix.source.loading import Loaded, decode, load, without_syntax_errors
 
 
 def run(request: Request, *, rewrite: bool, at: tuple[int, int | None] | None = None) -> RunResult:
@@ -31,7 +31,12 @@ def run(request: Request, *, rewrite: bool, at: tuple[int, int | None] | None = 
     with progress(len(loaded.sources)) as on_file:
         result = engine.run(loaded.sources, settings, rewrite=rewrite, at=at, on_file=on_file)
     errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
-    return replace(result, errors=tuple(errors))
+    return replace(result, files=tuple(map(_in_line_order, result.files)), errors=tuple(errors))
+
+
+def _in_line_order(file: FileResult) -> FileResult:
+    order = sorted(file.findings, key=lambda f: (f.line, f.column, f.code))
+    return replace(file, findings=tuple(order))
 
 
 def say(sentence: str) -> None:
@@ -51,7 +56,8 @@ def say_errors(result: RunResult) -> None:
 
 def _load(request: Request) -> Loaded:
     if request.stdin_name is not None:
-        return decode(request.stdin_name, sys.stdin.buffer.read())
+        read = decode(request.stdin_name, sys.stdin.buffer.read())
+        return without_syntax_errors(read, {request.stdin_name})
     from gbfix.source.discovery import discover
 
     found = discover(
@@ -60,5 +66,5 @@ def _load(request: Request) -> Loaded:
         root=request.exclude_root,
         respect_gitignore=request.settings.respect_gitignore,
     )
-    loaded = load(found.files)
+    loaded = without_syntax_errors(load(found.files), set(request.paths))
     return replace(loaded, errors=(*found.errors, *loaded.errors))

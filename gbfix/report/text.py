@@ -30,7 +30,7 @@ def check_lines(result: RunResult, *, excerpts: bool = False) -> Iterator[Line]:
     files = sum(bool(file.findings) for file in result.files)
     yield from _rule_off(excerpts and findings)
     if not findings:
-        yield line(Span("No break sites found", "bold green"), _looked_at(result))
+        yield from _nothing_found(result)
         return
     yield line(
         Span(f"Found {_count(findings, 'break site')}", "bold"),
@@ -67,7 +67,7 @@ def apply_lines(
 
 def _apply_summary(result: RunResult, fixed: int, left: int, written: bool) -> Iterator[Line]:
     if not fixed and not left:
-        yield line(Span("No break sites found", "bold green"), _looked_at(result))
+        yield from _nothing_found(result)
         return
     files = sum(any(f.applied for f in file.findings) for file in result.files)
     verb = "Fixed" if written else "Would fix"
@@ -151,5 +151,8 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _looked_at(result: RunResult) -> str:
-    return f" in {_count(len(result.files), 'file')}."
+def _nothing_found(result: RunResult) -> Iterator[Line]:
+    # Where no file could be used, the errors say all.
+    if result.files:
+        found = Span("No break sites found", "bold green")
+        yield line(found, f" in {_count(len(result.files), 'file')}.")

@@ -1,11 +1,13 @@
 """Reads Python files into `SourceFile` values, with a sentence for each that cannot be read.
 
-The module knows nothing of what the text means: whether it parses is for the engine to say.
+The module knows nothing of what the text means, beyond whether it is Python at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+import warnings
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,3 +44,35 @@ def decode(path: Path, raw: bytes) -> Loaded:
         return Loaded((SourceFile.decode(path, raw),), ())
     except SourceError as error:
         return Loaded((), (FileError(path, f"{error}."),))
+
+
+def without_syntax_errors(loaded: Loaded, paths: Collection[Path]) -> Loaded:
+    """Turn those of the named sources that do not parse into errors.
+
+    The engine parses only what mentions torch, to be fast on large folders; a file that was named
+    has to be Python even so, or a mistyped path would pass for a clean one.
+    """
+    sources: list[SourceFile] = []
+    errors = list(loaded.errors)
+    for source in loaded.sources:
+        error = syntax_error(source) if source.path in paths else None
+        if error:
+            errors.append(error)
+        else:
+            sources.append(source)
+    return Loaded(tuple(sources), tuple(errors))
+
+
+def syntax_error(source: SourceFile) -> FileError | None:
+    """The error of a source that Python cannot parse, as a sentence with its place."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(source.text)
+    except SyntaxError as error:
+        place = f"{source.path}:{error.lineno}" if error.lineno else f"{source.path}"
+        return FileError(source.path, f"{place}: is not valid Python: {error.msg}.")
+    except (ValueError, RecursionError, MemoryError) as error:
+        reason = str(error) or "it is nested too deeply"
+        return FileError(source.path, f"{source.path}: is not valid Python: {reason}.")
+    return None
