@@ -1,0 +1,1 @@
+"""What the code means: names, kinds, regions, effects and break sites. Knows nothing of rewriting."""

@@ -1,0 +1,1 @@
+"""New code as text: pieces of the source, predicates, names, statements laid out. Knows no fixes."""

@@ -1,0 +1,165 @@
+"""What torch's own functions, methods and layers give back, as abstract values.
+
+Joins the generated table of torch's operations with the values of the arguments: reductions to a
+single element, results of dtype bool, results that keep shape and dtype. Knows torch, not syntax.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from gbfix.analysis import torch_table
+from gbfix.analysis.torch_table import Operation
+from gbfix.analysis.values import (
+    MAYBE,
+    NONE,
+    SCALAR,
+    STATIC,
+    UNKNOWN,
+    Kind,
+    Value,
+    container,
+    sequence,
+    tensor,
+)
+
+IN_PLACE_NEUTRAL = frozenset({"requires_grad_", "retain_grad"})
+_LIKE = frozenset(
+    {"torch.zeros_like", "torch.ones_like", "torch.empty_like", "torch.rand_like", "torch.randn_like"}
+)
+
+
+def kind_word(value: Value) -> str:
+    """The word by which the table tells argument kinds apart."""
+    if value.tensor:
+        return "tensor"
+    return "number" if value.only(Kind.STATIC | Kind.SCALAR | Kind.NONE) else "unknown"
+
+
+def operation_result(
+    operation: Operation,
+    arguments: Sequence[Value],
+    keywords: Mapping[str, Value],
+    *,
+    is_method: bool,
+) -> Value:
+    """The value of a call; for a method the receiver is the first of `arguments`."""
+    given = arguments[1:] if is_method else arguments
+    word = operation.result(len(given), frozenset(keywords), [kind_word(v) for v in given])
+    if word == "tensor":
+        return _tensor_result(operation, arguments, keywords, is_method=is_method)
+    if word.startswith("tensors:"):
+        count = int(word.split(":")[1])
+        return sequence(tensor(unshared=not operation.alias) for _ in range(count))
+    if word == "tensor_list":
+        return container(tensor())
+    if word == "number":
+        return SCALAR
+    if word == "none":
+        return NONE
+    return STATIC if word == "static" else UNKNOWN
+
+
+def _tensor_result(
+    operation: Operation,
+    arguments: Sequence[Value],
+    keywords: Mapping[str, Value],
+    *,
+    is_method: bool,
+) -> Value:
+    everything = [*arguments, *keywords.values()]
+    tensors = [v for v in everything if v.kinds & (Kind.TENSOR | Kind.MAYBE)]
+    first = tensors[0] if tensors else None
+    result = tensor(
+        boolean=operation.boolean,
+        floating=operation.floating,
+        unshared=not operation.alias and not operation.mutates,
+    )
+    if operation.name in _LIKE and first is not None and "dtype" not in keywords:
+        return replace(tensor(like=first), unshared=True)
+    if operation.reduces and len(everything) == 1:
+        result = replace(result, zero_dim=True)
+        if first is not None and not operation.boolean:
+            result = replace(result, floating=result.floating or first.floating)
+    if first is None or not first.tensor:
+        return result
+    others = [v for v in everything if v is not first]
+    plain = all(v.only(Kind.STATIC | Kind.NONE) for v in others)
+    if (operation.pointwise and len(tensors) == 1 and plain) or (operation.pointwise and all(v.tensor and v.shape == first.shape for v in tensors)):
+        result = replace(result, shape=first.shape, zero_dim=first.zero_dim)
+    elif operation.pointwise and all(v.tensor and v.zero_dim for v in tensors):
+        result = replace(result, zero_dim=True)
+    if plain and operation.keeps and (first.floating or operation.keeps_int):
+        result = replace(
+            result,
+            shape=first.shape,
+            dtype=first.dtype,
+            zero_dim=first.zero_dim,
+            floating=first.floating,
+            boolean=first.boolean or operation.boolean,
+        )
+    if operation.keeps and first.floating:
+        result = replace(result, floating=True)
+    return result
+
+
+def layer_result(reference: str, arguments: Sequence[Value]) -> Value | None:
+    """What calling a `torch.nn` layer gives; None where the table does not know the class."""
+    layer = torch_table.module_class(reference)
+    if layer is None:
+        return None
+    if layer.returns != "tensor":
+        return sequence([tensor(unshared=True), UNKNOWN])
+    floating = not reference.endswith((".Identity", ".Flatten", ".Unflatten", ".Sequential"))
+    return tensor(floating=floating, unshared=layer.fresh)
+
+
+def builtin_result(name: str, arguments: Sequence[Value]) -> Value:
+    """What a builtin function gives, as far as tensors matter."""
+    first = arguments[0] if arguments else None
+    if name in {"int", "float", "bool", "complex"}:
+        if first is None:
+            return STATIC
+        if first.kinds & (Kind.TENSOR | Kind.SCALAR):
+            return SCALAR
+        return MAYBE if first.kinds & Kind.MAYBE else STATIC
+    if name in {"abs", "round", "pow", "divmod"} and first is not None:
+        if first.tensor:
+            return replace(tensor(like=first), unshared=True) if name == "abs" else tensor()
+        return first if first.kinds & (Kind.SCALAR | Kind.MAYBE) else STATIC
+    if name in {"min", "max", "sum", "any", "all", "sorted"}:
+        return _fold(name, arguments)
+    if name in {"list", "tuple", "reversed", "iter", "set", "frozenset"} and first is not None:
+        if first.may_be_tensor:
+            return container(tensor())
+        return Value(Kind.OBJECT, elements=first.elements, item=first.item)
+    if name == "zip":
+        return container(sequence(item_of(a) for a in arguments))
+    if name == "enumerate" and first is not None:
+        return container(sequence([STATIC, item_of(first)]))
+    if name == "next" and first is not None:
+        return item_of(first)
+    if name == "range":
+        return container(SCALAR if any(a.kinds & Kind.SCALAR for a in arguments) else STATIC)
+    if name in {"map", "filter", "vars", "dict", "getattr", "eval", "super"}:
+        return UNKNOWN
+    return STATIC
+
+
+def item_of(value: Value) -> Value:
+    """What iterating over a value gives."""
+    if value.tensor:
+        return tensor()
+    if value.item is not None:
+        return value.item
+    return MAYBE if value.kinds & Kind.MAYBE else UNKNOWN
+
+
+def _fold(name: str, arguments: Sequence[Value]) -> Value:
+    values = [item_of(a) for a in arguments] if len(arguments) == 1 else list(arguments)
+    if any(v.may_be_tensor for v in values):
+        return tensor(unshared=True) if name == "sum" else SCALAR
+    if any(v.kinds & Kind.SCALAR for v in values):
+        return SCALAR
+    return MAYBE if any(v.kinds & Kind.MAYBE for v in values) else STATIC

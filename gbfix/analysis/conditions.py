@@ -1,0 +1,196 @@
+"""Takes a test apart: what is decided while tracing, and what depends on tensor data.
+
+A test is read as `guards and predicate`: the guards are static operands (as they stand, or negated)
+under which, and only under which, the predicate decides. `mask is not None and (mask == 0).any()`
+has the guard `mask is not None`; `flag or t.any()` has the guard `not flag`. Where that reading
+would evaluate something that short-circuiting protects, the test is refused.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from gbfix.analysis.effects import effects
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.values import Kind, Value
+
+DATA = Kind.TENSOR | Kind.SCALAR
+
+
+class Refused(Exception):
+    """A shape of code that cannot be treated: a stable reason code and a sentence."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.sentence = sentence
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A static operand, and the truth it must have for the predicate to decide."""
+
+    node: ast.expr
+    truth: bool
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A tensor operand: the expression, and what is known of its single element."""
+
+    node: ast.expr
+    value: Value
+    scalar: bool = False
+
+
+@dataclass(frozen=True)
+class Combined:
+    """`and`, `or` of predicates."""
+
+    conjunction: bool
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Negated:
+    """`not` of a predicate."""
+
+    part: Predicate
+
+
+Predicate = Leaf | Combined | Negated
+
+
+@dataclass(frozen=True)
+class Split:
+    """A test as guards and a predicate."""
+
+    guards: tuple[Guard, ...]
+    predicate: Predicate
+
+
+def leaves(test: ast.expr) -> list[ast.expr]:
+    """The operands of a test below `and`, `or` and `not`."""
+    if isinstance(test, ast.BoolOp):
+        return [leaf for v in test.values for leaf in leaves(v)]
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return leaves(test.operand)
+    return [test]
+
+
+def data_kind(node: ast.expr, analysis: Analysis) -> str | None:
+    """`tensor`, `scalar` or `possible` for an operand that may read data; None for a static one."""
+    if node in analysis.eager:
+        return None
+    value = analysis.values.get(node)
+    if value is None:
+        return None
+    if value.tensor:
+        return "tensor"
+    if value.kinds & Kind.TENSOR:
+        # `if mask:` on an optional tensor; anything else that is a tensor on some paths only.
+        return "tensor" if value.only(Kind.TENSOR | Kind.NONE) else "possible"
+    if value.kinds & Kind.SCALAR:
+        return "scalar"
+    return "possible" if value.kinds & Kind.MAYBE else None
+
+
+def split(test: ast.expr, analysis: Analysis, facts: Facts) -> Split:
+    """Read a test as guards and a predicate.
+
+    Raises:
+        Refused: if the operands cannot be separated without changing what is evaluated.
+    """
+    guards, predicate = _split(test, analysis, facts)
+    if predicate is None:
+        raise Refused("static-condition", "the test does not read tensor data")
+    return Split(tuple(guards), predicate)
+
+
+def _split(
+    test: ast.expr, analysis: Analysis, facts: Facts
+) -> tuple[list[Guard], Predicate | None]:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        guards, predicate = _split(test.operand, analysis, facts)
+        if predicate is None:
+            return guards, None
+        return guards, predicate.part if isinstance(predicate, Negated) else Negated(predicate)
+    if not isinstance(test, ast.BoolOp):
+        return _leaf(test, analysis)
+    conjunction = isinstance(test.op, ast.And)
+    guards: list[Guard] = []
+    parts: list[Predicate] = []
+    for position, operand in enumerate(test.values):
+        inner, predicate = _split(operand, analysis, facts)
+        if predicate is None:
+            if parts and not _total(operand):
+                raise Refused(
+                    "partial-condition",
+                    f"`{ast.unparse(operand)}` is protected by the tensor test before it",
+                )
+            guards.append(Guard(operand, conjunction))
+            continue
+        if parts:
+            if inner:
+                raise Refused(
+                    "mixed-condition",
+                    "static and tensor operands alternate, so no single predicate decides",
+                )
+            _check_unconditional(operand, analysis, facts)
+        elif inner and position + 1 < len(test.values):
+            rest = test.values[position + 1 :]
+            if any(data_kind(leaf, analysis) for r in rest for leaf in leaves(r)):
+                raise Refused(
+                    "mixed-condition",
+                    "static and tensor operands alternate, so no single predicate decides",
+                )
+        guards += inner
+        parts.append(predicate)
+    if not parts:
+        return guards, None
+    return guards, parts[0] if len(parts) == 1 else Combined(conjunction, tuple(parts))
+
+
+def _leaf(test: ast.expr, analysis: Analysis) -> tuple[list[Guard], Predicate | None]:
+    kind = data_kind(test, analysis)
+    value = analysis.values.get(test)
+    if kind is None or value is None:
+        return [], None
+    return [], Leaf(test, value, scalar=kind == "scalar")
+
+
+def _check_unconditional(operand: ast.expr, analysis: Analysis, facts: Facts) -> None:
+    """An operand that short-circuiting may skip must be harmless to evaluate always."""
+    found = effects([operand], analysis, facts)
+    if not found.pure or found.random:
+        raise Refused(
+            "impure-condition",
+            f"`{ast.unparse(operand)}` does more than compute, and short-circuiting may skip it",
+        )
+    if found.partial or found.dynamic:
+        raise Refused(
+            "partial-condition",
+            f"`{ast.unparse(operand)}` may fail where the operand before it protects it",
+        )
+
+
+def _total(node: ast.expr) -> bool:
+    """Whether a static operand can be evaluated anywhere without raising."""
+    if isinstance(node, (ast.Name, ast.Constant)):
+        return True
+    if isinstance(node, ast.Attribute):
+        return _total(node.value)
+    if isinstance(node, ast.Compare):
+        return all(_total(n) for n in (node.left, *node.comparators))
+    if isinstance(node, ast.UnaryOp):
+        return _total(node.operand)
+    if isinstance(node, ast.BoolOp):
+        return all(_total(v) for v in node.values)
+    if isinstance(node, ast.Call):
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        return name in {"isinstance", "hasattr", "len", "dim", "numel", "size", "is_compiling"} and all(
+            _total(a) for a in node.args
+        )
+    return False

@@ -1,0 +1,356 @@
+"""What a piece of code does besides computing: names, attributes, in-place changes, output, control.
+
+`Effects` of an arm decide whether it can be traced as a branch of `torch.cond` or run
+unconditionally. Calls into the project are followed; a call that cannot be resolved is an unknown
+effect. Knows nothing of rewriting.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gbfix.analysis import torch_table
+from gbfix.analysis.evaluate import dotted
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis, Condition
+from gbfix.analysis.logs import is_log_call
+from gbfix.analysis.project import FunctionInfo, stored_names
+from gbfix.analysis.values import Kind, Value
+
+_PURE_BUILTINS = frozenset(
+    ["abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "filter", "float", "frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "map", "max", "min", "next", "pow", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip"]
+)
+_CONTAINER_CHANGES = frozenset(
+    ["append", "extend", "insert", "remove", "pop", "popitem", "clear", "update", "add", "discard", "setdefault", "sort", "reverse", "appendleft", "popleft", "write", "writelines"]
+)
+_PURE_PREFIXES = ("math.", "torch.finfo", "torch.iinfo", "torch.Size", "torch.device", "operator.")
+_PURE_TORCH = frozenset(
+    {"torch.cond", "torch.no_grad", "torch.autocast", "torch.is_tensor", "torch.is_grad_enabled"}
+    | {"torch.compiler.is_compiling", "torch.is_autocast_enabled", "torch.set_grad_enabled"}
+    | {"torch.amp.autocast", "torch.enable_grad", "torch.get_default_dtype", "torch.broadcast_shapes"}
+)
+# Raise on some data, so they may not run where the original would not have run them.
+PARTIAL = frozenset(
+    ["gather", "index_select", "take", "take_along_dim", "embedding", "scatter", "scatter_add", "index_add", "index_copy", "one_hot", "multinomial", "bernoulli", "cholesky", "inverse", "inv", "solve", "lstsq", "eigh", "svd", "cross_entropy", "nll_loss", "bincount", "repeat_interleave", "binary_cross_entropy", "poisson", "normal", "index_put"]
+)
+
+
+@dataclass(eq=False)
+class Effects:
+    """Collected effects.
+
+    Attributes:
+        loads, stores: local names read and bound, in order of first occurrence.
+        attributes: dotted attributes that are assigned, with the assigning nodes.
+        mutated: expressions changed in place, with the changing node.
+        unknown: calls whose effects are unknown, as text.
+        output: prints, logs and warnings.
+        random, dynamic, scalar, partial, stateful: draws random numbers; has a data-dependent
+            shape; reads a Python scalar from data; may raise on some data; calls a layer that
+            changes its own state.
+        control: `return`, `raise`, `break`, `continue`, `yield`, `await`, `global`, `del` nodes.
+        conditions: tests that decide control flow.
+        zero_super: uses `super()` without arguments, which a nested function cannot.
+    """
+
+    loads: dict[str, None] = field(default_factory=dict)
+    stores: dict[str, None] = field(default_factory=dict)
+    attributes: dict[str, list[ast.AST]] = field(default_factory=dict)
+    mutated: list[tuple[ast.expr, ast.AST]] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    output: list[ast.AST] = field(default_factory=list)
+    random: list[ast.AST] = field(default_factory=list)
+    dynamic: list[ast.AST] = field(default_factory=list)
+    scalar: list[ast.AST] = field(default_factory=list)
+    partial: list[ast.AST] = field(default_factory=list)
+    stateful: list[ast.AST] = field(default_factory=list)
+    control: list[ast.AST] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    zero_super: bool = False
+
+    @property
+    def pure(self) -> bool:
+        """Nothing but computing (random draws and scalar reads aside)."""
+        return not (
+            self.attributes
+            or self.mutated
+            or self.unknown
+            or self.output
+            or self.stateful
+            or self.control
+        )
+
+
+def effects(nodes: Iterable[ast.AST], analysis: Analysis, facts: Facts) -> Effects:
+    """Effects of running all of the nodes once, both ways of inner branches included."""
+    collector = _Collector(analysis, facts)
+    for node in nodes:
+        collector.visit(node)
+    return collector.effects
+
+
+_CONTROL = (
+    ast.Return, ast.Raise, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await,
+    ast.Global, ast.Nonlocal, ast.Delete, ast.AsyncFor, ast.AsyncWith, ast.Try, ast.Import,
+    ast.ImportFrom, ast.ClassDef,
+)  # fmt: skip
+
+
+class _Collector(ast.NodeVisitor):
+    def __init__(self, analysis: Analysis, facts: Facts) -> None:
+        self.analysis = analysis
+        self.facts = facts
+        self.effects = Effects()
+
+    def value(self, node: ast.AST) -> Value | None:
+        return self.analysis.values.get(node)
+
+    def visit(self, node: ast.AST) -> None:
+        # What only runs in eager mode has no effect on what is traced.
+        if not (isinstance(node, ast.stmt) and node in self.analysis.eager):
+            super().visit(node)
+
+    def generic_visit(self, node: ast.AST) -> None:
+        condition = self.analysis.conditions.get(node)
+        if condition is not None and not condition.eager:
+            self.effects.conditions.append(condition)
+        if isinstance(node, _CONTROL):
+            self.effects.control.append(node)
+        super().generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        where = self.effects.loads if isinstance(node.ctx, ast.Load) else self.effects.stores
+        where.setdefault(node.id)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self.effects.stores.setdefault(node.name)
+        bound = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        inner = _Collector(self.analysis, self.facts)
+        for statement in node.body:
+            inner.visit(statement)
+        for name in inner.effects.loads:
+            if name not in bound and name not in inner.effects.stores:
+                self.effects.loads.setdefault(name)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        bound = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        inner = _Collector(self.analysis, self.facts)
+        inner.visit(node.body)
+        for name in inner.effects.loads:
+            if name not in bound:
+                self.effects.loads.setdefault(name)
+
+    def _comprehension(self, node: ast.AST) -> None:
+        inner = _Collector(self.analysis, self.facts)
+        inner.generic_visit(node)
+        bound = {
+            name
+            for g in getattr(node, "generators", ())
+            for name in stored_names(g.target)
+        }
+        for name in inner.effects.loads:
+            if name not in bound:
+                self.effects.loads.setdefault(name)
+        for attribute in ("unknown", "output", "random", "dynamic", "scalar", "partial", "stateful"):
+            getattr(self.effects, attribute).extend(getattr(inner.effects, attribute))
+        self.effects.mutated.extend(inner.effects.mutated)
+
+    visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if isinstance(node.ctx, ast.Store):
+            self.effects.attributes.setdefault(dotted(node) or ast.unparse(node), []).append(node)
+        self.visit(node.value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        if isinstance(node.ctx, (ast.Store, ast.Del)):
+            self.effects.mutated.append((node.value, node))
+        else:
+            base, index = self.value(node.value), self.value(node.slice)
+            if base is not None and base.may_be_tensor and index is not None:
+                parts = index.elements or (index,)
+                if any(p.may_be_tensor for p in parts):
+                    booleans = any(p.boolean for p in parts if p.may_be_tensor)
+                    (self.effects.dynamic if booleans else self.effects.partial).append(node)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.generic_visit(node)
+        if isinstance(node.target, ast.Name):
+            self.effects.loads.setdefault(node.target.id)
+        old = self.value(node.target)
+        if isinstance(node.target, ast.Subscript) or (
+            old is not None and old.kinds & (Kind.TENSOR | Kind.MAYBE | Kind.OBJECT)
+        ):
+            target = node.target.value if isinstance(node.target, ast.Subscript) else node.target
+            if not isinstance(node.target, ast.Subscript):
+                self.effects.mutated.append((target, node))
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        self._call(node)
+
+    def _call(self, node: ast.Call) -> None:
+        found = self.effects
+        if is_log_call(node, self.analysis, self.facts):
+            found.output.append(node)
+            return
+        if isinstance(node.func, ast.Attribute):
+            receiver = self.value(node.func.value)
+            attr = node.func.attr
+            if receiver is not None and receiver.kinds & (Kind.TENSOR | Kind.MAYBE):
+                if not receiver.kinds & Kind.MAYBE or torch_table.method(attr) is not None:
+                    self._method(node, node.func, receiver)
+                    return
+            if receiver is not None and receiver.only(Kind.OBJECT | Kind.UNKNOWN | Kind.STATIC):
+                if attr in _CONTAINER_CHANGES and receiver.reference is None:
+                    found.mutated.append((node.func.value, node))
+                    return
+                if receiver.reference is None and not receiver.kinds & Kind.UNKNOWN:
+                    return  # get, items, keys, format and the like
+            if attr in {"register_buffer", "register_parameter"} and node.args:
+                name = node.args[0]
+                if isinstance(name, ast.Constant):
+                    owner = dotted(node.func.value)
+                    found.attributes.setdefault(f"{owner}.{name.value}", []).append(node)
+                    return
+        self._named_call(node)
+
+    def _method(self, node: ast.Call, function: ast.Attribute, receiver: Value) -> None:
+        operation = torch_table.method(function.attr)
+        found = self.effects
+        if operation is None:
+            found.unknown.append(ast.unparse(function))
+            return
+        if operation.mutates or (function.attr.endswith("_") and not function.attr.endswith("__")):
+            found.mutated.append((function.value, node))
+        self._operation(node, operation, len(node.args) + 1)
+
+    def _operation(self, node: ast.Call, operation: torch_table.Operation, given: int) -> None:
+        found = self.effects
+        last = operation.name.rsplit(".", 1)[-1].rstrip("_")
+        if operation.random or "dropout" in last:
+            found.random.append(node)
+        if operation.dynamic_shape and not (last == "where" and given >= 3):
+            found.dynamic.append(node)
+        if operation.data_dependent or last in {"item", "tolist", "numpy", "equal", "allclose"}:
+            found.scalar.append(node)
+        if last in PARTIAL:
+            found.partial.append(node)
+        if last in {"backward", "register_hook", "requires_grad", "retain_grad", "share_memory"}:
+            found.unknown.append(ast.unparse(node.func))
+        if any(k.arg == "out" for k in node.keywords):
+            found.mutated.append((next(k.value for k in node.keywords if k.arg == "out"), node))
+
+    def _named_call(self, node: ast.Call) -> None:
+        found = self.effects
+        function = self.value(node.func)
+        name = function.reference if function is not None else None
+        if function is None or name is None:
+            found.unknown.append(ast.unparse(node.func))
+            return
+        if function.kinds & (Kind.MODULE | Kind.OBJECT):
+            self._instance(node, name)
+            return
+        if name.startswith("builtins."):
+            builtin = name.removeprefix("builtins.")
+            if builtin == "super" and not node.args:
+                found.zero_super = True
+            if builtin in {"float", "int", "bool"} and node.args:
+                value = self.value(node.args[0])
+                if value is not None and value.may_be_tensor:
+                    found.scalar.append(node)
+            if builtin not in _PURE_BUILTINS and not builtin[:1].isupper():
+                found.unknown.append(builtin)
+            return
+        operation = torch_table.function(name)
+        if operation is not None:
+            if operation.mutates and node.args:
+                found.mutated.append((node.args[0], node))
+            self._operation(node, operation, len(node.args))
+            return
+        if name in _PURE_TORCH or name.startswith(_PURE_PREFIXES):
+            return
+        info = self.facts.project.function_info(name)
+        if info is not None:
+            self._merge(info, node)
+            return
+        if self.facts.project.class_info(name) is not None:
+            init = self.facts.project.function_info(f"{name}.__init__")
+            if init is not None:
+                found.unknown.append(ast.unparse(node.func))
+            return
+        found.unknown.append(ast.unparse(node.func))
+
+    def _instance(self, node: ast.Call, name: str) -> None:
+        cls = self.facts.project.class_info(name)
+        if cls is not None:
+            method = self.facts.project.method(cls, "forward") or self.facts.project.method(
+                cls, "__call__"
+            )
+            if method is not None:
+                self._merge(method, node)
+                return
+        layer = torch_table.module_class(name)
+        if layer is None:
+            self.effects.unknown.append(ast.unparse(node.func))
+            return
+        if layer.stateful or layer.breaks:
+            self.effects.stateful.append(node)
+        if layer.random:
+            self.effects.random.append(node)
+        if name.endswith((".Sequential", ".ModuleList", ".ModuleDict")):
+            self.effects.unknown.append(ast.unparse(node.func))
+
+    def _merge(self, info: FunctionInfo, node: ast.Call) -> None:
+        """Take over what a called function of the project does beyond its own locals."""
+        if self.facts.asks_compiling(info.qualified):
+            return
+        inner = function_effects(info, self.facts)
+        found = self.effects
+        if inner is None:
+            found.unknown.append(ast.unparse(node.func))
+            return
+        for attribute in ("output", "random", "dynamic", "scalar", "partial", "stateful"):
+            if getattr(inner, attribute):
+                getattr(found, attribute).append(node)
+        found.unknown.extend(f"{info.node.name}: {text}" for text in inner.unknown)
+        if inner.attributes:
+            found.unknown.append(f"{info.node.name} (sets {', '.join(inner.attributes)})")
+        outside = [t for t, _ in inner.mutated if not _local(t, info)]
+        if outside:
+            found.unknown.append(
+                f"{info.node.name} (changes {', '.join(ast.unparse(t) for t in outside)})"
+            )
+        if any(isinstance(c, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global)) for c in inner.control):
+            found.unknown.append(info.node.name)
+        if any(isinstance(c, ast.Raise) for c in inner.control):
+            found.partial.append(node)
+        found.conditions.extend(inner.conditions)
+
+
+def _local(target: ast.expr, info: FunctionInfo) -> bool:
+    """Whether what is changed in place is a value that the function itself made."""
+    while isinstance(target, (ast.Subscript, ast.Attribute)):
+        target = target.value
+    if not isinstance(target, ast.Name):
+        return isinstance(target, ast.Call)
+    parameters = {a.arg for a in ast.walk(info.node.args) if isinstance(a, ast.arg)}
+    bound = {
+        n.id for n in ast.walk(info.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+    return target.id not in parameters and target.id in bound
+
+
+def function_effects(info: FunctionInfo, facts: Facts) -> Effects | None:
+    """Effects of a whole function of the project, kept; None while it is under way."""
+    cache = facts.effects_cache
+    if info.node in cache:
+        return cache[info.node]
+    cache[info.node] = None
+    analysis = facts.analysis(info)
+    made = effects(info.node.body, analysis, facts) if analysis is not None else None
+    cache[info.node] = made
+    return made

@@ -1,0 +1,326 @@
+"""Facts about the project's functions and classes, found once and kept.
+
+Answers what a function returns, what its parameters are, and what an attribute of a class holds.
+The evaluation of expressions and statements is in `evaluate` and `flow`; this module only keeps
+their results and breaks recursion.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gbfix.analysis.annotations import annotated
+from gbfix.analysis.modes import IS_COMPILING
+from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
+from gbfix.analysis.usage import tensor_parameters
+from gbfix.analysis.values import (
+    MAYBE,
+    OBJECT,
+    STATIC,
+    UNKNOWN,
+    Kind,
+    Value,
+    container,
+    join_all,
+    tensor,
+)
+
+if TYPE_CHECKING:
+    from gbfix.analysis.effects import Effects
+    from gbfix.analysis.flow import Analysis
+
+_MAX_DEPTH = 24
+_REGISTER = {"register_buffer", "register_parameter"}
+_MODULE_STATIC = {"training", "device", "dtype"}
+
+
+@dataclass(frozen=True)
+class AttributeWrite:
+    """One place that sets an attribute of a class: the method, the value, and how."""
+
+    method: FunctionInfo | None
+    node: ast.AST
+    value: ast.expr | None
+    registered: bool = False
+
+
+class Facts:
+    """Lazily computed facts of one project."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._returns: dict[ast.AST, Value] = {}
+        self._analyses: dict[ast.AST, Analysis] = {}
+        self._active: set[ast.AST] = set()
+        self._attributes: dict[tuple[ast.ClassDef, str], Value] = {}
+        self._writes: dict[ast.ClassDef, dict[str, list[AttributeWrite]]] = {}
+        self._globals: dict[tuple[str, str], Value] = {}
+        self._parameters: dict[ast.AST, dict[str, Value]] = {}
+        self.effects_cache: dict[ast.AST, Effects | None] = {}
+        self.helper_checks: dict[ast.AST, str | None] = {}
+
+    def parameters(self, info: FunctionInfo) -> dict[str, Value]:
+        """Values of a function's parameters by annotation, default and use."""
+        if info.node not in self._parameters:
+            self._parameters[info.node] = dict(self._parameter_values(info))
+        return self._parameters[info.node]
+
+    def _parameter_values(self, info: FunctionInfo) -> Iterator[tuple[str, Value]]:
+        arguments = info.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        by_default = dict(
+            zip(reversed([a.arg for a in positional]), reversed(arguments.defaults), strict=False)
+        )
+        by_default |= {
+            a.arg: d
+            for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+            if d is not None
+        }
+        used = tensor_parameters(info.node, info.module)
+        for position, argument in enumerate([*positional, *arguments.kwonlyargs]):
+            if position == 0 and info.owner is not None and not _is_static(info.node):
+                yield argument.arg, self.instance(info.owner)
+                continue
+            value = annotated(argument.annotation, info.module, self.project)
+            default = by_default.get(argument.arg)
+            if value is not None:
+                none_default = isinstance(default, ast.Constant) and default.value is None
+                yield argument.arg, replace(value, kinds=value.kinds | Kind.NONE) if (
+                    none_default
+                ) else value
+            elif argument.arg in used:
+                if default is None:
+                    yield argument.arg, tensor()
+                else:
+                    none = isinstance(default, ast.Constant) and default.value is None
+                    yield argument.arg, Value(Kind.TENSOR | (Kind.NONE if none else Kind.STATIC))
+            elif default is None:
+                yield argument.arg, MAYBE
+            elif isinstance(default, ast.Constant) and default.value is not None:
+                yield argument.arg, STATIC
+            else:
+                yield argument.arg, UNKNOWN
+        if arguments.vararg:
+            yield arguments.vararg.arg, container(MAYBE)
+        if arguments.kwarg:
+            yield arguments.kwarg.arg, container(UNKNOWN)
+
+    def instance(self, cls: ClassInfo) -> Value:
+        """An instance of a class of the project."""
+        kind = Kind.MODULE if self.project.is_module_class(cls.qualified) else Kind.OBJECT
+        return Value(kind, reference=cls.qualified)
+
+    def returned(self, info: FunctionInfo) -> Value:
+        """What a function of the project returns; unknown while it is being found out."""
+        node = info.node
+        if node in self._returns:
+            return self._returns[node]
+        promised = annotated(node.returns, info.module, self.project)
+        if promised is not None and not promised.kinds & (Kind.OBJECT | Kind.UNKNOWN):
+            self._returns[node] = promised
+            return promised
+        analysis = self.analysis(info)
+        if analysis is None:
+            return promised or UNKNOWN
+        value = analysis.returned
+        if promised is not None and value.kinds & (Kind.UNKNOWN | Kind.MAYBE):
+            value = promised
+        self._returns[node] = value
+        return value
+
+    def analysis(self, info: FunctionInfo) -> Analysis | None:
+        """The analysis of a function; None while it is under way (recursion)."""
+        node = info.node
+        if node in self._analyses:
+            return self._analyses[node]
+        if node in self._active or len(self._active) > _MAX_DEPTH:
+            return None
+        self._active.add(node)
+        try:
+            from gbfix.analysis.flow import analyze
+
+            made = analyze(info, self)
+        finally:
+            self._active.discard(node)
+        if not self._active or len(self._active) < _MAX_DEPTH // 2:
+            self._analyses[node] = made
+        return made
+
+    def attribute(self, cls: ClassInfo, name: str) -> Value:
+        """What an attribute of instances of a class holds."""
+        key = (cls.node, name)
+        if key not in self._attributes:
+            self._attributes[key] = UNKNOWN
+            self._attributes[key] = self._attribute(cls, name)
+        return self._attributes[key]
+
+    def _attribute(self, cls: ClassInfo, name: str) -> Value:
+        method = self.project.method(cls, name)
+        if method is not None:
+            if any(_last(d) in {"property", "cached_property"} for d in method.node.decorator_list):
+                return self.returned(method)
+            return Value(Kind.REFERENCE, reference=method.qualified)
+        found: list[Value] = []
+        for owner in self.project.mro(cls):
+            found += [self._written(w) for w in self.writes(owner).get(name, ())]
+        if found:
+            return join_all(found)
+        if name in _MODULE_STATIC and self.project.is_module_class(cls.qualified):
+            return STATIC
+        return UNKNOWN
+
+    def writes(self, cls: ClassInfo) -> dict[str, list[AttributeWrite]]:
+        """Every place in a class's own body that sets an attribute, by attribute name."""
+        if cls.node not in self._writes:
+            self._writes[cls.node] = self._find_writes(cls)
+        return self._writes[cls.node]
+
+    def _find_writes(self, cls: ClassInfo) -> dict[str, list[AttributeWrite]]:
+        found: dict[str, list[AttributeWrite]] = {}
+        for node in cls.node.body:
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        found.setdefault(target.id, []).append(
+                            AttributeWrite(None, node, node.value)
+                        )
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.setdefault(node.target.id, []).append(AttributeWrite(None, node, node.value))
+        for method in cls.methods.values():
+            for name, write in _method_writes(method):
+                found.setdefault(name, []).append(write)
+        return found
+
+    def _written(self, write: AttributeWrite) -> Value:
+        if write.registered:
+            if isinstance(write.value, ast.Constant) and write.value.value is None:
+                return Value(Kind.TENSOR | Kind.NONE)
+            return self._evaluated(write, tensor())
+        if isinstance(write.node, ast.AnnAssign) and write.method is None and write.value is None:
+            return UNKNOWN
+        return self._evaluated(write, UNKNOWN)
+
+    def _evaluated(self, write: AttributeWrite, otherwise: Value) -> Value:
+        if write.value is None:
+            return otherwise
+        if write.method is None:
+            return STATIC if isinstance(write.value, ast.Constant) else OBJECT
+        analysis = self.analysis(write.method)
+        value = analysis.values.get(write.value) if analysis else None
+        if value is None or (write.registered and not value.may_be_tensor):
+            return otherwise
+        return replace(value, unshared=False, unbound=False)
+
+    def registered(self, cls: ClassInfo, name: str) -> bool:
+        """Whether an attribute is a buffer or a parameter of the module."""
+        for owner in self.project.mro(cls):
+            for write in self.writes(owner).get(name, ()):
+                if write.registered or _is_parameter(write.value):
+                    return True
+        return False
+
+    def global_value(self, module: Module, name: str) -> Value:
+        """What a module-level name holds."""
+        key = (module.name, name)
+        if key not in self._globals:
+            self._globals[key] = UNKNOWN
+            self._globals[key] = self._global(module, name)
+        return self._globals[key]
+
+    def _global(self, module: Module, name: str) -> Value:
+        from gbfix.analysis.evaluate import Evaluator
+
+        values: list[Value] = []
+        for bound in module.bindings.get(name, ()):
+            if isinstance(bound, str):
+                values.append(self.named(bound))
+            elif isinstance(bound, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                values.append(Value(Kind.REFERENCE, reference=f"{module.name}.{name}"))
+            elif isinstance(bound, ast.expr):
+                value = Evaluator(self, module).evaluate(bound)
+                values.append(replace(value, unshared=False))
+            elif isinstance(bound, ast.AugAssign):
+                continue
+            else:
+                values.append(UNKNOWN)
+        return join_all(values)
+
+    def named(self, qualified: str) -> Value:
+        """The value of a qualified name of the project or of a library."""
+        found = self.project.lookup(qualified)
+        if found is None:
+            return Value(Kind.REFERENCE, reference=qualified)
+        module, node = found
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return Value(Kind.REFERENCE, reference=f"{module.name}.{node.name}")
+        return self.global_value(module, qualified.rsplit(".", 1)[-1])
+
+    def asks_compiling(self, qualified: str | None) -> bool:
+        """Whether a function tells if `torch.compile` is tracing: torch's own, or a wrapper of it."""
+        if qualified is None:
+            return False
+        if qualified in IS_COMPILING:
+            return True
+        last = qualified.rsplit(".", 1)[-1]
+        if "compiling" not in last and "tracing" not in last:
+            return False
+        info = self.project.function_info(qualified)
+        if info is None or "compiling" not in last:
+            return False
+        return any(
+            isinstance(n, ast.Call) and (_last(n.func) or "").endswith("is_compiling")
+            for n in ast.walk(info.node)
+        )
+
+
+def _is_static(node: Function) -> bool:
+    return any(_last(d) == "staticmethod" for d in node.decorator_list)
+
+
+def _last(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Call):
+        return _last(node.func)
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _is_parameter(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and _last(value.func) == "Parameter"
+
+
+def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]:
+    if not method.node.args.args:
+        return
+    me = method.node.args.args[0].arg
+
+    def attribute(target: ast.AST) -> str | None:
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            return target.attr if target.value.id == me else None
+        return None
+
+    for node in ast.walk(method.node):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if (name := attribute(target)) is not None:
+                    yield name, AttributeWrite(method, node, node.value)
+                elif isinstance(target, (ast.Tuple, ast.List)):
+                    for element in target.elts:
+                        if (name := attribute(element)) is not None:
+                            yield name, AttributeWrite(method, node, None)
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
+            if (name := attribute(node.target)) is not None:
+                yield name, AttributeWrite(method, node, node.value)
+        elif (
+            isinstance(node, ast.Call)
+            and attribute(node.func) in _REGISTER
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            value = node.args[1] if len(node.args) > 1 else None
+            yield str(node.args[0].value), AttributeWrite(method, node, value, registered=True)
+
+

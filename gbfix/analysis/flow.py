@@ -1,0 +1,483 @@
+"""Abstract execution of one function: environments along paths, conditions met, values returned.
+
+Walks the statements of a function in order, joins environments where paths meet, narrows on
+`isinstance` and `is None` tests, and keeps track of code that only runs in eager mode. The result
+is plain data; deciding what is a break site belongs to `sites`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from gbfix.analysis.calls import item_of
+from gbfix.analysis.evaluate import Environment, Evaluator, dotted
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.modes import Mode
+from gbfix.analysis.project import FunctionInfo, Module, import_bindings
+from gbfix.analysis.torch_table import TENSOR_CLASSES
+from gbfix.analysis.values import (
+    MAYBE,
+    NONE,
+    STATIC,
+    UNKNOWN,
+    Kind,
+    Value,
+    container,
+    join,
+    join_all,
+    reference,
+)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A test that decides control flow.
+
+    Attributes:
+        owner: the `if`, `while`, `assert`, conditional expression, boolean operation or
+            comprehension that tests.
+        test: the tested expression.
+        statement: the statement that it stands in.
+        eager: whether it only runs in eager mode.
+    """
+
+    owner: ast.AST
+    test: ast.expr
+    statement: ast.stmt
+    eager: bool
+
+
+@dataclass
+class Analysis:
+    """What abstract execution found in one function, its nested functions included."""
+
+    info: FunctionInfo
+    values: dict[ast.AST, Value]
+    returned: Value = UNKNOWN
+    conditions: dict[ast.AST, Condition] = field(default_factory=dict)
+    before: dict[ast.stmt, Environment] = field(default_factory=dict)
+    ends: dict[tuple[ast.If, bool], Environment] = field(default_factory=dict)
+    eager: set[ast.AST] = field(default_factory=set)
+    statements: list[tuple[ast.Expr, bool]] = field(default_factory=list)
+
+
+def analyze(info: FunctionInfo, facts: Facts) -> Analysis:
+    """Analyze a function. Takes time in proportion to its length."""
+    environment: Environment = {}
+    if info.outer is not None:
+        environment |= _closure(info.outer, facts)
+    environment |= facts.parameters(info)
+    flow = _Flow(info, facts, environment)
+    end = flow.block(info.node.body, environment)
+    if end is not None:
+        flow.returns.append(NONE)
+    flow.analysis.returned = join_all(flow.returns) if flow.returns else NONE
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(info.node)):
+        flow.analysis.returned = container(MAYBE)
+    return flow.analysis
+
+
+def _closure(outer: FunctionInfo, facts: Facts) -> Environment:
+    """Names that a nested function can see: what the outer function ever binds."""
+    analysis = facts.analysis(outer)
+    if analysis is None:
+        return dict(facts.parameters(outer))
+    found: Environment = dict(facts.parameters(outer))
+    for environment in analysis.before.values():
+        for name, value in environment.items():
+            found[name] = join(found[name], value) if name in found else value
+    return found
+
+
+class _Flow(Evaluator):
+    def __init__(self, info: FunctionInfo, facts: Facts, environment: Environment) -> None:
+        super().__init__(facts, info.module, environment)
+        self.info = info
+        self.analysis = Analysis(info, self.values)
+        self.returns: list[Value] = []
+        self.mode = Mode()
+        self.statement: ast.stmt = info.node
+        self.breaks: list[list[Environment]] = []
+
+    # Conditions
+
+    def compiling(self, test: ast.expr) -> bool:
+        """Whether an expression asks if the code is being compiled."""
+        return isinstance(test, ast.Call) and self.facts.asks_compiling(self.qualified(test.func))
+
+    def condition(self, test: ast.expr, owner: ast.AST) -> None:
+        """Evaluate a test operand by operand, each under what the earlier ones established."""
+        self.analysis.conditions[owner] = Condition(owner, test, self.statement, self.mode.eager)
+        self._operands(test)
+
+    def _operands(self, test: ast.expr) -> None:
+        if isinstance(test, ast.BoolOp):
+            outer, mode = self.environment, self.mode
+            for value in test.values:
+                if self.mode.eager:
+                    self.analysis.eager.add(value)
+                self._operands(value)
+                truth = isinstance(test.op, ast.And)
+                self.environment = self.narrow(self.environment, value, truth)
+                self.mode = self.mode.assume(value, truth, self.compiling)
+            self.environment, self.mode = outer, mode
+            self.values[test] = join_all(self.values.get(v, UNKNOWN) for v in test.values)
+        elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            self._operands(test.operand)
+            self.values[test] = self.values.get(test.operand, UNKNOWN)
+        else:
+            self.evaluate(test)
+
+    def _ifexp(self, node: ast.IfExp) -> Value:
+        self.condition(node.test, node)
+        outer, mode = self.environment, self.mode
+        values = []
+        for branch, truth in ((node.body, True), (node.orelse, False)):
+            self.environment = self.narrow(outer, node.test, truth)
+            self.mode = mode.assume(node.test, truth, self.compiling)
+            values.append(self.evaluate(branch))
+        self.environment, self.mode = outer, mode
+        return join(*values)
+
+    def _unaryop(self, node: ast.UnaryOp) -> Value:
+        value = super()._unaryop(node)
+        if isinstance(node.op, ast.Not):
+            condition = Condition(node, node.operand, self.statement, self.mode.eager)
+            self.analysis.conditions[node] = condition
+        return value
+
+    def narrow(self, environment: Environment, test: ast.expr, truth: bool) -> Environment:
+        """The environment on the true or the false edge of a test."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return self.narrow(environment, test.operand, not truth)
+        if isinstance(test, ast.BoolOp):
+            if isinstance(test.op, ast.And) == truth:
+                for value in test.values:
+                    environment = self.narrow(environment, value, truth)
+            return environment
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            return self._narrow_none(environment, test, truth)
+        if isinstance(test, ast.Call) and len(test.args) >= 1:
+            name = self.qualified(test.func)
+            key = dotted(test.args[0])
+            if key is None:
+                return environment
+            if name == "builtins.isinstance" and len(test.args) == 2:
+                return self._narrow_class(environment, key, test.args[1], truth)
+            if name in {"torch.is_tensor", "torch.overrides.is_tensor_like"}:
+                return self._narrow_tensor(environment, key, truth)
+        return environment
+
+    def _narrow_none(
+        self, environment: Environment, test: ast.Compare, truth: bool
+    ) -> Environment:
+        comparator = test.comparators[0]
+        key = dotted(test.left)
+        if key is None or not isinstance(comparator, ast.Constant) or comparator.value is not None:
+            return environment
+        if not isinstance(test.ops[0], (ast.Is, ast.IsNot)):
+            return environment
+        is_none = isinstance(test.ops[0], ast.Is) == truth
+        value = environment.get(key) or self.values.get(test.left)
+        if value is None:
+            return environment
+        kinds = value.kinds & ~Kind.NONE
+        narrowed = NONE if is_none else replace(value, kinds=kinds or Kind.UNKNOWN)
+        return {**environment, key: narrowed}
+
+    def _narrow_class(
+        self, environment: Environment, key: str, classes: ast.expr, truth: bool
+    ) -> Environment:
+        parts = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+        names = [self.qualified(p) or "" for p in parts]
+        if any(n in TENSOR_CLASSES for n in names):
+            if all(n in TENSOR_CLASSES for n in names) or not truth:
+                return self._narrow_tensor(environment, key, truth)
+            return environment
+        if truth:
+            value = environment.get(key, UNKNOWN)
+            static = replace(value, kinds=Kind.OBJECT, reference=None)
+            if len(names) == 1 and self.facts.project.class_info(names[0]) is not None:
+                static = replace(static, reference=names[0])
+            if len(names) == 1 and names[0].removeprefix("builtins.") in {
+                "int", "float", "bool", "str",
+            }:  # fmt: skip
+                static = STATIC
+            return {**environment, key: static}
+        return environment
+
+    def _narrow_tensor(self, environment: Environment, key: str, truth: bool) -> Environment:
+        value = environment.get(key, MAYBE)
+        if truth:
+            return {**environment, key: replace(value, kinds=Kind.TENSOR)}
+        kinds = value.kinds & ~(Kind.TENSOR | Kind.MAYBE)
+        return {**environment, key: replace(value, kinds=kinds or Kind.STATIC)}
+
+    def bind(self, target: ast.AST, value: Value) -> None:
+        """Bind a target, and forget what earlier tests said about it."""
+        super().bind(target, value)
+        name = dotted(target)
+        if name is not None and isinstance(target, ast.Name):
+            self.mode = self.mode.forget(name)
+            prefix = f"{name}."
+            for key in [k for k in self.environment if k.startswith(prefix)]:
+                del self.environment[key]
+        elif isinstance(target, ast.Attribute):
+            self.mode = self.mode.forget(target.attr, "attr")
+
+    # Statements
+
+    def block(self, body: Sequence[ast.stmt], environment: Environment) -> Environment | None:
+        """Run statements; None if the end cannot be reached."""
+        self.environment = environment
+        mode = self.mode
+        for statement in body:
+            self.statement = statement
+            self.analysis.before[statement] = dict(self.environment)
+            if self.mode.eager:
+                self.analysis.eager.add(statement)
+            after = self._run(statement)
+            if after is None:
+                self.mode = mode
+                return None
+            self.environment = after
+        self.mode = mode
+        return self.environment
+
+    def _run(self, statement: ast.stmt) -> Environment | None:
+        handler = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
+        if handler is not None:
+            return cast("Environment | None", handler(statement))
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.expr):
+                self.evaluate(child)
+        return self.environment
+
+    def _do_expr(self, node: ast.Expr) -> Environment:
+        self.analysis.statements.append((node, self.mode.eager))
+        self.evaluate(node.value)
+        call = node.value
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "register_buffer"
+            and len(call.args) >= 2
+            and isinstance(call.args[0], ast.Constant)
+        ):
+            owner = dotted(call.func.value)
+            value = self.values[call.args[1]]
+            self.environment[f"{owner}.{call.args[0].value}"] = value
+        return self.environment
+
+    def _do_assign(self, node: ast.Assign) -> Environment:
+        value = self.evaluate(node.value)
+        if isinstance(node.value, (ast.Name, ast.Attribute)) or len(node.targets) > 1:
+            value = replace(value, unshared=False)
+            source = dotted(node.value)
+            if source in self.environment:
+                shared = replace(self.environment[source], unshared=False)
+                self.environment[source] = shared
+        for target in node.targets:
+            self.bind(target, value)
+        return self.environment
+
+    def _do_annassign(self, node: ast.AnnAssign) -> Environment:
+        if node.value is not None:
+            value = self.evaluate(node.value)
+            promised = self.annotation(node.annotation)
+            if promised is not None and value.kinds & (Kind.UNKNOWN | Kind.MAYBE):
+                value = promised
+            self.bind(node.target, value)
+        return self.environment
+
+    def _do_augassign(self, node: ast.AugAssign) -> Environment:
+        if isinstance(node.target, ast.Subscript):
+            self.evaluate(node.target.value)
+            self.evaluate(node.target.slice)
+            self.evaluate(node.value)
+            return self.environment
+        old = self.evaluate(_as_load(node.target))
+        self.values[node.target] = old
+        value = self.binary(node.op, old, self.evaluate(node.value))
+        if old.tensor:
+            value = replace(value, unshared=old.unshared)
+        self.bind(node.target, value)
+        return self.environment
+
+    def _do_return(self, node: ast.Return) -> None:
+        self.returns.append(NONE if node.value is None else self.evaluate(node.value))
+
+    def _do_raise(self, node: ast.Raise) -> None:
+        for part in (node.exc, node.cause):
+            if part is not None:
+                self.evaluate(part)
+
+    def _do_break(self, node: ast.Break) -> None:
+        if self.breaks:
+            self.breaks[-1].append(dict(self.environment))
+
+    _do_continue = _do_break
+
+    def _do_assert(self, node: ast.Assert) -> Environment:
+        self.condition(node.test, node)
+        if node.msg is not None:
+            self.evaluate(node.msg)
+        return self.narrow(self.environment, node.test, True)
+
+    def _do_delete(self, node: ast.Delete) -> Environment:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.environment.pop(target.id, None)
+        return self.environment
+
+    def _do_if(self, node: ast.If) -> Environment | None:
+        self.condition(node.test, node)
+        outer, mode = self.environment, self.mode
+        ends: list[Environment | None] = []
+        modes: list[Mode] = []
+        for body, truth in ((node.body, True), (node.orelse, False)):
+            self.mode = mode.assume(node.test, truth, self.compiling)
+            modes.append(self.mode)
+            end = self.block(body, dict(self.narrow(outer, node.test, truth)))
+            ends.append(end)
+            if end is not None:
+                self.analysis.ends[node, truth] = dict(end)
+        self.statement, self.mode = node, mode
+        if ends[0] is None and ends[1] is not None:
+            self.mode = modes[1]
+        elif ends[1] is None and ends[0] is not None:
+            self.mode = modes[0]
+        return merge(ends)
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> Environment | None:
+        entry, mode = self.environment, self.mode
+        state = dict(entry)
+        left: list[Environment] = []
+        for _ in range(2):
+            self.environment = dict(state)
+            if isinstance(node, ast.While):
+                self.condition(node.test, node)
+                self.environment = dict(self.narrow(self.environment, node.test, True))
+            else:
+                self.bind(node.target, item_of(self.evaluate(node.iter)))
+            self.breaks.append([])
+            end = self.block(node.body, self.environment)
+            left = self.breaks.pop()
+            self.statement, self.mode = node, mode
+            state = merge([entry, end, *left]) or entry
+        if node.orelse:
+            return merge([self.block(node.orelse, dict(state)), *left])
+        endless = (
+            isinstance(node, ast.While)
+            and isinstance(node.test, ast.Constant)
+            and bool(node.test.value)
+        )
+        return merge(list(left)) if endless else state
+
+    _do_for = _do_asyncfor = _do_while = _loop
+
+    def _do_with(self, node: ast.With | ast.AsyncWith) -> Environment | None:
+        for item in node.items:
+            value = self.evaluate(item.context_expr)
+            if item.optional_vars is not None:
+                self.bind(item.optional_vars, replace(value, elements=None))
+        return self.block(node.body, self.environment)
+
+    _do_asyncwith = _do_with
+
+    def _do_try(self, node: ast.Try) -> Environment | None:
+        entry = dict(self.environment)
+        end = self.block(node.body, dict(entry))
+        partial = merge([entry, end]) or entry
+        ends: list[Environment | None] = []
+        for handler in node.handlers:
+            start = dict(partial)
+            if handler.name:
+                start[handler.name] = Value(Kind.OBJECT)
+            ends.append(self.block(handler.body, start))
+        if end is not None and node.orelse:
+            end = self.block(node.orelse, end)
+        after = merge([end, *ends])
+        if node.finalbody:
+            final = self.block(node.finalbody, dict(after if after is not None else partial))
+            return None if after is None else final
+        return after
+
+    _do_trystar = _do_try
+
+    def _do_match(self, node: ast.Match) -> Environment | None:
+        self.condition(node.subject, node)
+        outer = self.environment
+        ends: list[Environment | None] = [outer]
+        for case in node.cases:
+            self.environment = dict(outer)
+            for pattern in ast.walk(case.pattern):
+                name = getattr(pattern, "name", None)
+                if isinstance(name, str):
+                    self.environment[name] = UNKNOWN
+            if case.guard is not None:
+                self.condition(case.guard, case)
+            ends.append(self.block(case.body, self.environment))
+        return merge(ends)
+
+    def _do_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Environment:
+        for decorator in node.decorator_list:
+            self.evaluate(decorator)
+        self.environment[node.name] = reference(f"{self.info.qualified}.<locals>.{node.name}")
+        return self.environment
+
+    _do_asyncfunctiondef = _do_functiondef
+
+    def _do_classdef(self, node: ast.ClassDef) -> Environment:
+        self.environment[node.name] = Value(Kind.REFERENCE)
+        return self.environment
+
+    def _do_import(self, node: ast.Import | ast.ImportFrom) -> Environment:
+        for name, target in import_bindings(node, self.module).items():
+            self.environment[name] = self.facts.named(target)
+        return self.environment
+
+    _do_importfrom = _do_import
+
+
+def merge(ends: Sequence[Environment | None]) -> Environment | None:
+    """Join the environments of paths that meet; a name missing on one of them may be unbound."""
+    reached = [e for e in ends if e is not None]
+    if not reached:
+        return None
+    result = dict(reached[0])
+    for other in reached[1:]:
+        for name in result.keys() | other.keys():
+            a, b = result.get(name), other.get(name)
+            if a is not None and b is not None:
+                result[name] = join(a, b)
+            elif "." in name:
+                result.pop(name, None)  # an attribute not set on one path keeps what it was
+            else:
+                result[name] = replace(cast(Value, a or b), unbound=True)
+    return result
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    """A target read as an expression, at the same place."""
+    if isinstance(target, ast.Name):
+        made: ast.expr = ast.Name(target.id, ast.Load())
+    elif isinstance(target, ast.Attribute):
+        made = ast.Attribute(target.value, target.attr, ast.Load())
+    else:
+        return target
+    return ast.copy_location(made, target)
+
+
+def module_function(module: Module) -> FunctionInfo:
+    """A module's top-level code as if it were the body of a function without parameters."""
+    node = ast.FunctionDef(
+        name="<module>",
+        args=ast.arguments([], [], None, [], [], None, []),
+        body=module.tree.body,
+        decorator_list=[],
+    )
+    return FunctionInfo(f"{module.name}.<module>", node, module)

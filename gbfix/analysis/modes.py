@@ -1,0 +1,91 @@
+"""Which parts of a function run only in eager mode, because a test asked `is_compiling()`.
+
+A test is read as a conjunction of literals. After `if compiling and a: ...` has been left by its
+false edge, code that holds `a` cannot be compiling: that is how code that has been rewritten once
+is known to be done. Knows propositions over expression texts, nothing of tensors.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+
+COMPILING = "<compiling>"
+IS_COMPILING = frozenset(
+    {
+        "torch.compiler.is_compiling",
+        "torch.compiler.is_dynamo_compiling",
+        "torch._dynamo.is_compiling",
+        "torch._dynamo.external_utils.is_compiling",
+        "torch._utils.is_compiling",
+    }
+)
+Recognize = Callable[[ast.expr], bool]
+
+
+def _flip(literal: str) -> str:
+    return literal[1:] if literal.startswith("!") else "!" + literal
+
+
+def _leaf(test: ast.expr, compiling: Recognize) -> str:
+    return COMPILING if compiling(test) else ast.dump(test)
+
+
+def when_true(test: ast.expr, compiling: Recognize) -> frozenset[str]:
+    """Literals that hold where the test is true."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return when_false(test.operand, compiling)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return frozenset().union(*(when_true(v, compiling) for v in test.values))
+    return frozenset({_leaf(test, compiling)})
+
+
+def when_false(test: ast.expr, compiling: Recognize) -> frozenset[str]:
+    """Literals that hold where the test is false."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return when_true(test.operand, compiling)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        return frozenset().union(*(when_false(v, compiling) for v in test.values))
+    return frozenset({_flip(_leaf(test, compiling))})
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What is known at a point: literals that hold, and sets that together mean eager mode."""
+
+    known: frozenset[str] = frozenset()
+    exclusions: frozenset[frozenset[str]] = frozenset()
+    eager: bool = False
+
+    def assume(self, test: ast.expr, truth: bool, compiling: Recognize) -> Mode:
+        """The mode on the true or the false edge of a test."""
+        literals = when_true(test, compiling) if truth else when_false(test, compiling)
+        exclusions = self.exclusions
+        if not truth:
+            # The test is the conjunction of these, so if all others hold the remaining one fails.
+            conjunction = when_true(test, compiling)
+            if COMPILING in conjunction:
+                exclusions = exclusions | {conjunction - {COMPILING}}
+        elif "!" + COMPILING not in literals:
+            conjunction = when_false(test, compiling)
+            if COMPILING in conjunction:  # true edge of `not compiling or not a`
+                exclusions = exclusions | {conjunction - {COMPILING}}
+        known = self.known | literals
+        eager = (
+            self.eager
+            or "!" + COMPILING in known
+            or any(excluded <= known for excluded in exclusions)
+        )
+        return Mode(known, exclusions, eager)
+
+    def forget(self, name: str, what: str = "id") -> Mode:
+        """The mode after a name or attribute was rebound: what was known of it no longer holds."""
+        mark = f"{what}='{name}'"
+        if not self.known and not self.exclusions:
+            return self
+        return Mode(
+            frozenset(k for k in self.known if mark not in k),
+            frozenset(e for e in self.exclusions if not any(mark in k for k in e)),
+            self.eager,
+        )

@@ -1,0 +1,227 @@
+"""Which functions run under `torch.compile`.
+
+The roots are what is decorated with it, passed to it or compiled in place; where a project never
+says so, every `nn.Module.forward`; where it has no module either, every function. From the roots,
+everything that the project itself calls, passes on, nests or decorates with is reached.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from gbfix.analysis.evaluate import Evaluator
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
+from gbfix.analysis.values import Kind, Value
+
+COMPILE = frozenset({"torch.compile", "torch._dynamo.optimize", "torch.compiler.compile"})
+DISABLE = frozenset(
+    {"torch.compiler.disable", "torch._dynamo.disable", "torch.compiler.allow_in_graph"}
+    | {"torch.jit.ignore", "torch.jit.unused", "torch.library.custom_op"}
+)
+
+
+def compiled_directly(info: FunctionInfo) -> bool:
+    """Whether a function carries `@torch.compile` itself, and so has no eager callers."""
+    return any(_decorator(d, info.module) in COMPILE for d in info.node.decorator_list)
+
+
+def _decorator(node: ast.expr, module: Module) -> str | None:
+    if isinstance(node, ast.Call):
+        name = module.qualify(node.func)
+        if name == "functools.partial" and node.args:
+            return module.qualify(node.args[0])
+        return name
+    return module.qualify(node)
+
+
+class Regions:
+    """Finds the functions of a region (`auto`, `compile`, `forward` or `all`)."""
+
+    def __init__(self, facts: Facts, modules: Iterable[Module], mode: str) -> None:
+        self.facts = facts
+        self.modules = list(modules)
+        self.mode = mode
+        self.functions: dict[ast.AST, FunctionInfo] = {}
+        self._nested: dict[ast.AST, list[FunctionInfo]] = {}
+        self._overrides: dict[str, list[FunctionInfo]] = {}
+        self._indexed: set[str] = set()
+        self.unresolved = False
+        for module in self.modules:
+            self._index(module)
+
+    def _index(self, module: Module) -> None:
+        if module.name in self._indexed:
+            return
+        self._indexed.add(module.name)
+        for info in module.functions():
+            self.functions[info.node] = info
+            if info.outer is not None:
+                self._nested.setdefault(info.outer.node, []).append(info)
+            if info.owner is not None:
+                self._overrides.setdefault(info.node.name, []).append(info)
+
+    def reached(self) -> dict[ast.AST, FunctionInfo]:
+        """Every function of the region, by its node."""
+        if self.mode == "all":
+            return {n: i for n, i in self.functions.items() if not self._disabled(i)}
+        roots = [] if self.mode == "forward" else list(self._compiled())
+        if self.mode == "forward" or (
+            self.mode == "auto" and (not roots or self.unresolved)
+        ):
+            roots += self._forwards()
+            roots += self._passed_to_modules()
+        if not roots and self.mode == "auto":
+            return {n: i for n, i in self.functions.items() if not self._disabled(i)}
+        return self._closure(roots)
+
+    def _disabled(self, info: FunctionInfo) -> bool:
+        return any(_decorator(d, info.module) in DISABLE for d in info.node.decorator_list)
+
+    def _forwards(self) -> Iterator[FunctionInfo]:
+        for info in list(self.functions.values()):
+            if info.node.name == "forward" and info.owner is not None:
+                bases = info.owner.bases
+                if self.facts.project.is_module_class(info.owner.qualified) or (
+                    info.owner.node.bases and not bases
+                ):
+                    yield info
+
+    def _passed_to_modules(self) -> Iterator[FunctionInfo]:
+        """Functions given to the constructor of a module, which its forward may call."""
+        for module in self.modules:
+            functions = {i.node.name for i in self.functions.values() if i.module is module}
+            for node in ast.walk(module.tree):
+                if not isinstance(node, ast.Call):
+                    continue
+                passed = [*node.args, *(k.value for k in node.keywords)]
+                names = [a for a in passed if isinstance(a, ast.Name) and a.id in functions]
+                if names and self.facts.project.is_module_class(module.qualify(node.func)):
+                    for name in names:
+                        info = self.facts.project.function_info(module.qualify(name))
+                        if info is not None:
+                            yield info
+
+    def _compiled(self) -> Iterator[FunctionInfo]:
+        for module in self.modules:
+            if "compile" not in module.source.text:
+                continue
+            for info in list(self.functions.values()):
+                if info.module is module and compiled_directly(info):
+                    yield info
+            yield from self._compile_calls(module)
+
+    def _compile_calls(self, module: Module) -> Iterator[FunctionInfo]:
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            if module.qualify(node.func) in COMPILE and node.args:
+                yield from self._compile_target(node.args[0], module)
+            elif (
+                isinstance(node.func, ast.Attribute)
+                and node.func.attr == "compile"
+                and module.qualify(node.func) not in COMPILE
+            ):
+                value = self._value(node.func.value, module)
+                if value is not None and value.kinds == Kind.MODULE:
+                    yield from self._callees(value)
+
+    def _compile_target(self, target: ast.expr, module: Module) -> Iterator[FunctionInfo]:
+        if isinstance(target, ast.Lambda):
+            for call in ast.walk(target):
+                if isinstance(call, ast.Call):
+                    yield from self._callees(self._value(call.func, module))
+            return
+        found = list(self._callees(self._value(target, module)))
+        if not found and isinstance(target, ast.Name):
+            found = [i for i in self.functions.values()
+                     if i.module is module and i.outer and i.node.name == target.id]  # fmt: skip
+        self.unresolved = self.unresolved or not found
+        yield from found
+
+    def _value(self, node: ast.expr, module: Module) -> Value | None:
+        """The value of an expression wherever in a module it stands."""
+        parent: ast.AST | None = node
+        while parent is not None and parent not in self.functions:
+            parent = module.parents.get(parent)
+        if parent is None:
+            return Evaluator(self.facts, module).evaluate(node)
+        analysis = self.facts.analysis(self.functions[parent])
+        return analysis.values.get(node) if analysis else None
+
+    def _callees(self, value: Value | None) -> Iterator[FunctionInfo]:
+        """Functions that calling a value may run."""
+        if value is None:
+            return
+        if value.item is not None and value.kinds & Kind.MODULE:
+            yield from self._callees(value.item)
+        if value.reference is None:
+            return
+        project = self.facts.project
+        cls = project.class_info(value.reference)
+        if cls is not None:
+            if value.kinds & (Kind.MODULE | Kind.OBJECT):
+                yield from self._methods(cls, ("forward", "__call__"))
+            elif value.kinds & Kind.REFERENCE:
+                yield from self._methods(cls, ("__init__", "__post_init__"))
+            return
+        info = project.function_info(value.reference)
+        if info is not None:
+            yield info
+
+    def _methods(self, cls: ClassInfo, names: Iterable[str]) -> Iterator[FunctionInfo]:
+        for name in names:
+            method = self.facts.project.method(cls, name)
+            if method is not None:
+                yield method
+
+    def _closure(self, roots: Iterable[FunctionInfo]) -> dict[ast.AST, FunctionInfo]:
+        seen: dict[ast.AST, FunctionInfo] = {}
+        todo = list(roots)
+        while todo:
+            info = todo.pop()
+            if info.node in seen or self._disabled(info):
+                continue
+            self._index(info.module)
+            seen[info.node] = self.functions.get(info.node, info)
+            todo += self._nested.get(info.node, ())
+            for decorator in info.node.decorator_list:
+                name = _decorator(decorator, info.module)
+                made = self.facts.project.function_info(name)
+                if made is not None:
+                    todo.append(made)
+            analysis = self.facts.analysis(seen[info.node])
+            if analysis is not None:
+                todo += self._called(analysis)
+        return seen
+
+    def _called(self, analysis: Analysis) -> Iterator[FunctionInfo]:
+        for node, value in analysis.values.items():
+            if value.reference is None and value.item is None:
+                continue
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+                if value.kinds & Kind.REFERENCE:
+                    yield from self._callees(value)
+                    yield from self._overriding(node, analysis)
+        for node in list(analysis.values):
+            if isinstance(node, ast.Call):
+                function = analysis.values.get(node.func)
+                if function is not None and function.kinds & (Kind.MODULE | Kind.OBJECT):
+                    yield from self._callees(function)
+
+    def _overriding(self, node: ast.AST, analysis: Analysis) -> Iterator[FunctionInfo]:
+        """Overrides in subclasses of a method called on `self`."""
+        owner = analysis.info.owner
+        if (
+            owner is None
+            or not isinstance(node, ast.Attribute)
+            or not isinstance(node.value, ast.Name)
+            or node.value.id != "self"
+        ):
+            return
+        for info in self._overrides.get(node.attr, ()):
+            if info.owner is not None and info.owner.node is not owner.node:
+                if any(c.node is owner.node for c in self.facts.project.mro(info.owner)):
+                    yield info

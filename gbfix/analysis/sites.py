@@ -1,0 +1,174 @@
+"""Break sites: the places in a module at which Dynamo would end the graph, with their diagnosis.
+
+Reads the results of abstract execution of the functions in the region. Says what is wrong where,
+and for certain or possibly; knows nothing of treatment.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gbfix.analysis.conditions import data_kind, leaves
+from gbfix.analysis.effects import function_effects
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis, Condition
+from gbfix.analysis.logs import log_family
+from gbfix.analysis.project import FunctionInfo
+from gbfix.diagnoses import (
+    LOGGING_CALL,
+    PRINT_CALL,
+    TENSOR_ASSERT,
+    TENSOR_BRANCH,
+    TENSOR_LOOP,
+    TENSOR_RAISE,
+    WARNINGS_CALL,
+    Diagnosis,
+)
+
+_FAMILIES = {"print": PRINT_CALL, "logging": LOGGING_CALL, "warnings": WARNINGS_CALL}
+
+
+@dataclass(frozen=True, eq=False)
+class BreakSite:
+    """A place at which the graph breaks.
+
+    Attributes:
+        node: what breaks: the `if`, conditional expression, `assert`, loop, or call.
+        statement: the statement that `node` is or stands in.
+        test: the tested expression, for a site of control flow.
+        message: one line for the user.
+        certain: False where the analysis could not prove that a tensor is involved.
+    """
+
+    diagnosis: Diagnosis
+    function: FunctionInfo
+    analysis: Analysis
+    node: ast.AST
+    statement: ast.stmt
+    test: ast.expr | None
+    message: str
+    certain: bool = True
+
+    @property
+    def span(self) -> ast.expr | ast.stmt:
+        """The node whose place is shown: the test, or the whole call or statement."""
+        return self.test if self.test is not None else self.statement
+
+
+def find_sites(analysis: Analysis, facts: Facts) -> list[BreakSite]:
+    """The break sites of one analyzed function, in source order."""
+    found = [*_conditions(analysis, facts), *_log_calls(analysis, facts)]
+    return sorted(found, key=lambda s: (s.span.lineno, s.span.col_offset))
+
+
+def _conditions(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
+    for condition in analysis.conditions.values():
+        if condition.eager or condition.statement in analysis.eager:
+            continue
+        kinds = {k for leaf in leaves(condition.test) if (k := data_kind(leaf, analysis))}
+        if not kinds:
+            continue
+        made = _condition_site(condition, analysis, facts, certain=kinds != {"possible"})
+        if made is not None:
+            yield made
+
+
+def _condition_site(
+    condition: Condition, analysis: Analysis, facts: Facts, *, certain: bool
+) -> BreakSite | None:
+    owner, test = condition.owner, condition.test
+    diagnosis: Diagnosis = TENSOR_BRANCH
+    what = "this `if`"
+    if isinstance(owner, ast.If):
+        if raises(owner.body) or (owner.orelse and raises(owner.orelse)):
+            diagnosis, what = TENSOR_RAISE, "whether this raises"
+    elif isinstance(owner, ast.While):
+        diagnosis, what = TENSOR_LOOP, "how often this loop runs"
+    elif isinstance(owner, ast.Assert):
+        if _graph_native(owner, analysis):
+            return None
+        diagnosis, what = TENSOR_ASSERT, "this assertion"
+    elif isinstance(owner, ast.IfExp):
+        what = "this conditional expression"
+    elif isinstance(owner, ast.BoolOp):
+        what = "this `and`/`or`"
+    elif isinstance(owner, (ast.Match, ast.match_case)):
+        what = "this `match`"
+    else:
+        what = "this condition"
+    possibly = "" if certain else "may "
+    verb = "depends" if certain else "depend"
+    text = _short(test)
+    return BreakSite(
+        diagnosis,
+        analysis.info,
+        analysis,
+        owner,
+        condition.statement,
+        test,
+        f"{what} {possibly}{verb} on tensor data: `{text}`",
+        certain,
+    )
+
+
+def _short(test: ast.AST) -> str:
+    text = ast.unparse(test)
+    return text if len(text) <= 70 else text[:67] + "..."
+
+
+def raises(body: list[ast.stmt]) -> bool:
+    """Whether a block ends by raising."""
+    return bool(body) and isinstance(body[-1], ast.Raise)
+
+
+def _graph_native(node: ast.Assert, analysis: Analysis) -> bool:
+    """Whether Dynamo itself turns the assertion into one inside the graph (seen on 2.13).
+
+    It does for a test that is a tensor by itself, with no message or a literal one.
+    """
+    literal = node.msg is None or (
+        isinstance(node.msg, ast.Constant) and isinstance(node.msg.value, str)
+    )
+    tests = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
+    data = [t for t in tests if any(data_kind(leaf, analysis) for leaf in leaves(t))]
+    if isinstance(node.test, ast.BoolOp) and not (
+        isinstance(node.test.op, ast.And) and data == tests[-1:]
+    ):
+        return False
+    value = analysis.values.get(data[0]) if data else None
+    plain = bool(data) and not isinstance(data[0], (ast.BoolOp, ast.UnaryOp))
+    return literal and plain and value is not None and value.tensor
+
+
+def _log_calls(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
+    for statement, eager in analysis.statements:
+        if eager or statement in analysis.eager:
+            continue
+        family = log_family(statement.value, analysis, facts)
+        if family is None or _guarded_inside(statement.value, analysis, facts):
+            continue
+        diagnosis = _FAMILIES[family]
+        call = statement.value
+        text = _short(call.func) if isinstance(call, ast.Call) else ""
+        yield BreakSite(
+            diagnosis,
+            analysis.info,
+            analysis,
+            call,
+            statement,
+            None,
+            f"`{text}` cannot be part of a graph",
+        )
+
+
+def _guarded_inside(call: ast.expr, analysis: Analysis, facts: Facts) -> bool:
+    """A call of a plain helper of the project: the site is the call inside the helper."""
+    value = analysis.values.get(call.func) if isinstance(call, ast.Call) else None
+    if value is None or value.reference is None:
+        return False
+    info = facts.project.function_info(value.reference)
+    if info is None:
+        return False
+    return not info.node.decorator_list and function_effects(info, facts) is not None

@@ -1,0 +1,111 @@
+"""Kinds from use: a parameter without annotation is a tensor if it is used as only a tensor can be.
+
+This is duck typing read backwards. Attributes and methods that strings, lists, dictionaries, numbers
+or common configuration objects also have say nothing. The module looks at one function at a time.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis import torch_table
+from gbfix.analysis.project import Function, Module
+
+_ATTRIBUTES = frozenset({"requires_grad", "grad_fn", "is_cuda", "is_leaf", "mT", "ndim"})
+_COMMON = frozenset(
+    {n for t in (str, bytes, list, dict, set, tuple, int, float) for n in dir(t)}
+    | {"add", "apply_", "sum_", "get", "select", "where", "type", "share_memory_", "to", "cpu", "cuda"}
+    | {"half", "float", "double", "bfloat16", "train", "eval", "names", "size", "values", "save"}
+    | {"register_hook", "map_", "set_", "item", "numpy", "resize", "norm", "unique", "multiply"}
+)
+# Methods of numpy arrays too: proof of a tensor only where the module does not use numpy.
+_ARRAY = frozenset(
+    ["all", "any", "argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "diagonal", "dot", "flatten", "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "reshape", "sort", "squeeze", "std", "sum", "swapaxes", "take", "tolist", "trace", "transpose", "var", "view", "round", "conj"]
+)
+
+
+def uses_numpy(module: Module) -> bool:
+    """Whether the module imports numpy or a namesake of it."""
+    imported = [b for bound in module.bindings.values() for b in bound if isinstance(b, str)]
+    return any(b.split(".")[0] in {"numpy", "jax", "cupy", "tensorflow"} for b in imported)
+
+
+def proves_tensor(method: str, module: Module) -> bool:
+    """Whether calling a method of this name proves that the receiver is a tensor."""
+    if method in _COMMON or method.startswith("__"):
+        return False
+    if method in _ARRAY:
+        return not uses_numpy(module)
+    return torch_table.method(method) is not None
+
+
+def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
+    """Names of parameters that the function uses as tensors before rebinding matters."""
+    arguments = function.args
+    names = {
+        a.arg
+        for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        if a.arg not in {"self", "cls"} and a.annotation is None
+    }
+    found: set[str] = set()
+    if not names:
+        return frozenset()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            found |= _from_call(node, names, module)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.attr in _ATTRIBUTES and node.value.id in names:
+                found.add(node.value.id)
+        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            if node.value.id in names and _tensor_index(node.slice):
+                found.add(node.value.id)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            found |= {n.id for n in (node.left, node.right) if isinstance(n, ast.Name)} & names
+    shaped = {
+        node.value.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.attr in {"shape", "dtype", "device"}
+    } & names
+    if not uses_numpy(module):
+        found |= shaped
+    return frozenset(found)
+
+
+def _tensor_index(index: ast.expr) -> bool:
+    """`x[..., 0]`, `x[:, None]` and the like, which no list or dictionary takes."""
+    return isinstance(index, ast.Tuple) and any(
+        isinstance(e, ast.Slice) or (isinstance(e, ast.Constant) and e.value in (..., None))
+        for e in index.elts
+    )
+
+
+def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
+    found: set[str] = set()
+    if isinstance(node.func, ast.Attribute):
+        base: ast.expr = node.func.value
+        # x.sum() and (x < 0).any(): the comparison of a non-tensor has no such method.
+        while isinstance(base, (ast.Compare, ast.BinOp, ast.UnaryOp)):
+            base = (
+                base.left
+                if isinstance(base, (ast.Compare, ast.BinOp))
+                else base.operand
+            )
+        if isinstance(base, ast.Name) and base.id in names and proves_tensor(node.func.attr, module):
+            found.add(base.id)
+        elif isinstance(base, ast.Name) and base.id in names and node.func.attr == "size":
+            if len(node.args) <= 1:
+                found.add(base.id)
+    qualified = module.qualify(node.func)
+    operation = torch_table.function(qualified) if qualified else None
+    if operation is not None:
+        for position, argument in enumerate(node.args):
+            if not isinstance(argument, ast.Name) or argument.id not in names:
+                continue
+            if position < len(operation.params) and operation.params[position] in operation.tensor_params:
+                found.add(argument.id)
+        for keyword in node.keywords:
+            if isinstance(keyword.value, ast.Name) and keyword.arg in operation.tensor_params:
+                found |= {keyword.value.id} & names
+    return found

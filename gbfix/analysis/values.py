@@ -1,0 +1,163 @@
+"""The abstract values of the analysis: what kind of thing an expression is, and what is known of it.
+
+A kind is a set of flags, so that a join over paths is a union. Shape and dtype are compared by
+value numbers: two tensors that carry the same number have the same shape (or dtype) whatever it is.
+The module knows nothing of syntax.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import IntFlag
+
+
+class Kind(IntFlag):
+    """What an expression can be at run time."""
+
+    NONE = 1
+    STATIC = 2  # numbers from shapes, strings, dtypes, flags: constant to Dynamo or guarded
+    SCALAR = 4  # a Python number or boolean read from tensor data
+    TENSOR = 8
+    MODULE = 16
+    REFERENCE = 32  # a function, class or namespace that has a qualified name
+    OBJECT = 64  # a container, or an instance of some other class
+    MAYBE = 128  # unknown, and a tensor would be no surprise
+    UNKNOWN = 256  # unknown, with nothing that hints at a tensor
+
+
+_numbers = itertools.count(1)
+
+
+def fresh_number() -> int:
+    """A value number that no other shape or dtype carries."""
+    return next(_numbers)
+
+
+@dataclass(frozen=True)
+class Value:
+    """An abstract value.
+
+    Attributes:
+        kinds: every kind the value can have.
+        boolean: a tensor of dtype `torch.bool`.
+        floating: a tensor of a floating dtype.
+        zero_dim: a tensor of shape `[]`.
+        unshared: a tensor whose storage nothing older can reach.
+        shape, dtype: value numbers.
+        reference: qualified name of a function, class or namespace, or of an instance's class.
+        elements: the items of a tuple or list of known length.
+        item: what iterating over the value gives.
+        unbound: the name may have no value on some path.
+    """
+
+    kinds: Kind
+    boolean: bool = False
+    floating: bool = False
+    zero_dim: bool = False
+    unshared: bool = False
+    shape: int = field(default_factory=fresh_number, compare=False)
+    dtype: int = field(default_factory=fresh_number, compare=False)
+    reference: str | None = None
+    elements: tuple[Value, ...] | None = None
+    item: Value | None = None
+    unbound: bool = False
+
+    def only(self, kinds: Kind) -> bool:
+        """Whether the value can be nothing but these kinds."""
+        return bool(self.kinds) and not self.kinds & ~kinds
+
+    @property
+    def tensor(self) -> bool:
+        """Whether the value is a tensor on every path."""
+        return self.only(Kind.TENSOR)
+
+    @property
+    def may_be_tensor(self) -> bool:
+        """Whether a tensor is among the known kinds."""
+        return bool(self.kinds & Kind.TENSOR)
+
+    @property
+    def static(self) -> bool:
+        """Whether testing the value reads no tensor data."""
+        return self.only(
+            Kind.NONE | Kind.STATIC | Kind.MODULE | Kind.REFERENCE | Kind.OBJECT
+        )
+
+
+def tensor(
+    *,
+    boolean: bool = False,
+    floating: bool = False,
+    zero_dim: bool = False,
+    unshared: bool = False,
+    like: Value | None = None,
+) -> Value:
+    """A tensor value; `like` gives shape, dtype and floating of another."""
+    made = Value(Kind.TENSOR, boolean, floating, zero_dim, unshared)
+    if like is not None:
+        made = replace(
+            made,
+            shape=like.shape,
+            dtype=like.dtype,
+            floating=like.floating,
+            boolean=like.boolean,
+            zero_dim=like.zero_dim,
+        )
+    return made
+
+
+STATIC = Value(Kind.STATIC)
+NONE = Value(Kind.NONE)
+UNKNOWN = Value(Kind.UNKNOWN)
+MAYBE = Value(Kind.MAYBE)
+SCALAR = Value(Kind.SCALAR)
+OBJECT = Value(Kind.OBJECT)
+
+
+def reference(name: str) -> Value:
+    """A function, class or namespace by qualified name."""
+    return Value(Kind.REFERENCE, reference=name)
+
+
+def sequence(elements: Iterable[Value]) -> Value:
+    """A tuple or list whose items are known."""
+    items = tuple(elements)
+    return Value(Kind.OBJECT, elements=items, item=join_all(items) if items else None)
+
+
+def container(item: Value | None) -> Value:
+    """A container of unknown length."""
+    return Value(Kind.OBJECT, item=item)
+
+
+def join(a: Value, b: Value) -> Value:
+    """What is known of a value that comes from either of two paths."""
+    if a is b:
+        return a
+    elements = None
+    if a.elements is not None and b.elements is not None and len(a.elements) == len(b.elements):
+        elements = tuple(join(x, y) for x, y in zip(a.elements, b.elements, strict=True))
+    item = a.item if b.item is None else b.item if a.item is None else join(a.item, b.item)
+    return Value(
+        a.kinds | b.kinds,
+        boolean=a.boolean and b.boolean,
+        floating=a.floating and b.floating,
+        zero_dim=a.zero_dim and b.zero_dim,
+        unshared=a.unshared and b.unshared,
+        shape=a.shape if a.shape == b.shape else fresh_number(),
+        dtype=a.dtype if a.dtype == b.dtype else fresh_number(),
+        reference=a.reference if a.reference == b.reference else None,
+        elements=elements,
+        item=item,
+        unbound=a.unbound or b.unbound,
+    )
+
+
+def join_all(values: Iterable[Value]) -> Value:
+    """The join of several values; unknown for none."""
+    result: Value | None = None
+    for value in values:
+        result = value if result is None else join(result, value)
+    return UNKNOWN if result is None else result

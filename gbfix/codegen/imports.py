@@ -1,0 +1,58 @@
+"""How a module can say `torch`, and the import that makes it able to, where it cannot.
+
+Knows imports, nothing of fixes.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.project import Module
+from gbfix.codegen.view import View
+from gbfix.source.text import Edit
+
+
+def torch_name(module: Module, analysis: Analysis, statement: ast.stmt) -> tuple[str, bool]:
+    """The name by which a statement can reach torch, and whether an import has to be added.
+
+    Raises:
+        Refused: if `torch` is a local variable there.
+    """
+    environment = analysis.before.get(statement, {})
+    for name, value in environment.items():
+        if value.reference == "torch" and "." not in name:
+            return name, False
+    for name, bound in module.bindings.items():
+        if bound and bound[-1] == "torch" and name not in environment:
+            return name, False
+    if "torch" in environment or "torch" in module.bindings:
+        raise Refused("torch-shadowed", "`torch` is another variable here")
+    return "torch", True
+
+
+def add_torch_import(view: View) -> Edit:
+    """An edit that adds `import torch` above the module's first import from torch, else at the top."""
+    body = view.module.tree.body
+    imports = [n for n in body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    ours = [n for n in imports if _of_torch(n)]
+    future = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
+    if ours and ours[0].lineno > max((n.lineno for n in future), default=0):
+        at = view.line_start(view.start(ours[0]))
+        return Edit(at, at, "import torch\n")
+    after: ast.stmt | None = imports[-1] if imports else None
+    if after is None and body and isinstance(body[0], ast.Expr):
+        after = body[0]
+    if after is None:
+        first = view.line_start(view.start(body[0])) if body else 0
+        return Edit(first, first, "import torch\n\n")
+    at = view.next_line(view.end(after))
+    lead = "" if at and view.source.text[at - 1 : at] in {"\n", "\r"} else "\n"
+    return Edit(at, at, f"{lead}import torch\n")
+
+
+def _of_torch(node: ast.Import | ast.ImportFrom) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.level == 0 and (node.module or "").split(".")[0] == "torch"
+    return any(a.name.split(".")[0] == "torch" for a in node.names)

@@ -1,0 +1,102 @@
+"""The kinds of graph break that gbfix knows, with the entries of PyTorch's registry they cover.
+
+The registry is `torch/_dynamo/graph_break_registry.json`; its identifiers appear in Dynamo's own
+messages. Diagnosis is apart from treatment: nothing here knows of a fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A kind of break: code, name, one line, why it breaks, and PyTorch's registry entries."""
+
+    code: str
+    name: str
+    summary: str
+    explanation: str
+    registry: tuple[str, ...]
+
+
+TENSOR_BRANCH = Diagnosis(
+    "GBF101",
+    "tensor-branch",
+    "control flow depends on the value of a tensor",
+    "Dynamo traces with tensors that have shapes but no values, so it cannot tell which way an `if`, "
+    "a conditional expression or a short-circuit goes. It ends the graph before the test, reads the "
+    "value in Python, and starts another graph for what follows.",
+    ("GB0170", "GB0033", "GB0124"),
+)
+TENSOR_RAISE = Diagnosis(
+    "GBF102",
+    "tensor-raise",
+    "an exception is raised depending on the value of a tensor",
+    "The test is a branch on tensor data, and `raise` on one of its sides can never be part of a "
+    "graph. Validation of inputs is the most common form.",
+    ("GB0170", "GB0033", "GB0124"),
+)
+TENSOR_ASSERT = Diagnosis(
+    "GBF103",
+    "tensor-assert",
+    "an assertion on a tensor that Dynamo cannot take over",
+    "Dynamo turns `assert tensor` with a constant message into an assertion inside the graph. With a "
+    "computed message, or a test made with `not`, `and`, `or` or a Python scalar, it cannot, and "
+    "breaks the graph instead.",
+    ("GB0170", "GB0171", "GB0033"),
+)
+TENSOR_LOOP = Diagnosis(
+    "GBF104",
+    "tensor-loop",
+    "a loop runs as long as the value of a tensor says",
+    "The number of rounds depends on data. A break inside a loop makes Dynamo give up the whole "
+    "frame: nothing in it is compiled, and no break is counted.",
+    ("GB0170",),
+)
+PRINT_CALL = Diagnosis(
+    "GBF201",
+    "print-call",
+    "a print inside a compiled region",
+    "Dynamo cannot put output into a graph. It ends the graph, prints in Python, and goes on with "
+    "another graph; every frame on the stack that was being inlined is split too.",
+    ("GB0059", "GB0007", "GB0569"),
+)
+LOGGING_CALL = Diagnosis(
+    "GBF202",
+    "logging-call",
+    "a logging call inside a compiled region",
+    "Methods of `logging.Logger` are not traced outside of export. One call costs a break in every "
+    "frame on the stack that inlined it.",
+    ("GB0291", "GB0007"),
+)
+WARNINGS_CALL = Diagnosis(
+    "GBF203",
+    "warnings-call",
+    "a warning raised inside a compiled region",
+    "`warnings.warn` is a C builtin that Dynamo does not trace; it breaks the graph at each call.",
+    ("GB0007", "GB0059"),
+)
+SCALAR_READ = Diagnosis(
+    "GBF301",
+    "scalar-read",
+    "a Python number is read from a tensor",
+    "`.item()`, `.tolist()`, `int(t)`, `float(t)` and `bool(t)` need the value of a tensor in Python. "
+    "Unless scalar outputs are captured, the graph ends there.",
+    ("GB0124", "GB0109", "GB0033"),
+)
+
+DIAGNOSES: Mapping[str, Diagnosis] = {
+    d.code: d
+    for d in (
+        TENSOR_BRANCH,
+        TENSOR_RAISE,
+        TENSOR_ASSERT,
+        TENSOR_LOOP,
+        PRINT_CALL,
+        LOGGING_CALL,
+        WARNINGS_CALL,
+        SCALAR_READ,
+    )
+}
