@@ -1,0 +1,1 @@
+"""The parts of the generator of gbfix/analysis/data/torch_table.json."""
