@@ -43,6 +43,8 @@ SETTINGS = {
 }
 SIDES = ("stock", "ignore", "ours")
 TIMEOUT = 600
+SHOWN = 3
+"""Unequal leaves that are listed for each cell; the JSON has all."""
 
 Result = dict[str, Any]
 
@@ -98,8 +100,13 @@ def equality(row: str, folder: Path) -> Result:
     def against(probe: str, mode: str) -> Verdict:
         """Compare all saved results of a probe, over its variants and calls."""
         eager = [k for k in stock if k.split(".")[0] == probe and ".eager" in k]
-        pairs = [compare(stock[k], ours.get(k.replace(".eager", f".{mode}"))) for k in eager]
-        return worst(pairs) if pairs else Verdict(MISSING)
+        verdicts = []
+        for key in eager:
+            found = compare(stock[key], ours.get(key.replace(".eager", f".{mode}")))
+            place = key.replace(".eager", "").removeprefix(probe).strip(".")
+            found.details = [f"{place} {d}".strip() for d in found.details]
+            verdicts.append(found)
+        return worst(verdicts) if verdicts else Verdict(MISSING)
 
     return {
         f"{probe}.{mode}": {**asdict(verdict), "text": str(verdict)}
@@ -195,10 +202,10 @@ def remarks(results: dict[str, Result]) -> list[str]:
                 if isinstance(value, dict) and "error" in value:
                     lines.append(f"{name}, {side}, {probe}: {value['error']}")
         for key, verdict in result["equal"].items():
-            details = verdict["details"]
-            lines += [f"{name}, {key}: {detail}" for detail in details[:3]]
-            if len(details) > 3:
-                lines.append(f"{name}, {key}: and {len(details) - 3} more")
+            details = sorted(verdict["details"], key=lambda d: "note: " in d)
+            lines += [f"{name}, {key}: {detail}" for detail in details[:SHOWN]]
+            if len(details) > SHOWN:
+                lines.append(f"{name}, {key}: and {len(details) - SHOWN} more")
     return lines
 
 
