@@ -278,7 +278,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="rewrite only the files the rows use")
     parser.add_argument(
         "--apply-arguments",
-        default="--region forward",
+        default="--region forward --no-respect-gitignore",
         help="options for `gbfix apply`, as one string (default: %(default)s)",
     )
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the copy is made")
