@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+from pathlib import Path
 
 from tests import harness
 from tests.fixture_case import FIXTURES, FixtureCase
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> int:
     return min(bad, 1)
 
 
-def _measure(folder: harness.Path) -> None:
+def _measure(folder: Path) -> None:
     case = FixtureCase.load(folder)
     breaks = harness.run_compiled(case, case.before).breaks
     toml = folder / "case.toml"
@@ -49,7 +50,7 @@ def _measure(folder: harness.Path) -> None:
     toml.write_text(text[:end] + f"breaks_before = {breaks}\n" + text[end:], encoding="utf-8")
 
 
-def _rewrite(folder: harness.Path) -> None:
+def _rewrite(folder: Path) -> None:
     case = FixtureCase.load(folder)
     result = harness.rewrite(case, case.before)
     case.after.write_bytes(result.before.encode(result.after))
@@ -81,7 +82,11 @@ def _complaints(case: FixtureCase) -> list[str]:
         found += ["eager " + text for text in harness.eager_differences(before, after)]
         compiled = harness.run_compiled(case, case.after, gradients)
         found += harness.compiled_differences(case, before, compiled)
-        if not gradients:
+        if gradients:
+            traced = harness.run_compiled(case, case.after, gradients, backend="aot_eager")
+            texts = harness.compiled_differences(case, before, traced)
+            found += ["aot_eager " + text for text in texts]
+        else:
             if compiled.breaks >= (case.breaks_before or 0):
                 found.append(f"breaks {case.breaks_before} before, {compiled.breaks} after")
             whole = harness.run_compiled(case, case.after, fullgraph=True)

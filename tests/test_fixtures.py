@@ -73,8 +73,9 @@ def test_compiled(case: FixtureCase) -> None:
         assert harness.compiled_differences(case, _before(case.name, False), whole) == []
 
 
-def test_compiled_gradients(case: FixtureCase) -> None:
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_gradients(case: FixtureCase, backend: str) -> None:
     """Compiled with gradients on, values and gradients are the original's."""
     _skip_unless_rewritten(case)
-    after = harness.run_compiled(case, case.after, gradients=True)
+    after = harness.run_compiled(case, case.after, gradients=True, backend=backend)
     assert harness.compiled_differences(case, _before(case.name, True), after) == []
