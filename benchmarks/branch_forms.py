@@ -198,25 +198,56 @@ def measure(device: str, backends: list[str]) -> list[Cell]:
     return found
 
 
-def markdown(found: list[Cell]) -> str:
-    """One table for each backend and mode; ratios above 1 mean that `where` is faster."""
-    parts = []
-    for (backend, gradients), group in itertools.groupby(
-        found, key=lambda c: (c.backend, c.gradients)
-    ):
-        mode = "forward and backward" if gradients else "forward, no_grad"
-        lines = [
-            f"### {backend}, {mode}",
-            "",
-            "| size | arm | branch | where, us | cond / where | broken / where |",
-            "|---|---|---|---|---|---|",
+def mode(cell: Cell) -> str:
+    return f"{cell.backend}, {'forward and backward' if cell.gradients else 'forward, no_grad'}"
+
+
+def pairs(found: list[Cell]) -> list[tuple[Cell, Cell]]:
+    """Each setting with its branch taken and not taken."""
+    return list(zip(found[::2], found[1::2], strict=True))
+
+
+def even(taken: Cell, other: Cell) -> float:
+    """`cond` against `where`, for a branch that is taken half of the time."""
+    cond = sum(c.where_us * c.cond.median for c in (taken, other))
+    return cond / (taken.where_us + other.where_us)
+
+
+def summary(found: list[Cell]) -> str:
+    """One figure for each arm and size: above 1, `where` is the better default."""
+    modes = list(dict.fromkeys(mode(c) for c in found))
+    figures = {(mode(a), a.arm, a.size): even(a, b) for a, b in pairs(found)}
+    lines = [
+        "## cond / where, the branch taken half of the time",
+        "",
+        "| arm | " + " | ".join(f"{m}: {'; '.join(map(str, SIZES))}" for m in modes) + " |",
+        "|---" * (len(modes) + 1) + "|",
+    ]
+    for arm in dict.fromkeys(c.arm for c in found):
+        cells_of_arm = [
+            "; ".join(f"{figures[m, arm, s]:.2f}" for s in SIZES if (m, arm, s) in figures)
+            for m in modes
         ]
-        for c in group:
-            branch = "taken" if c.taken else "not taken"
-            lines.append(
-                f"| {c.size}x{c.size} | {c.arm} | {branch} | {c.where_us:.1f} "
-                f"| {c.cond} | {c.broken} |"
-            )
+        lines.append(f"| {arm} | " + " | ".join(cells_of_arm) + " |")
+    return "\n".join(lines)
+
+
+def markdown(found: list[Cell]) -> str:
+    """The summary, and all ratios with their spread."""
+    parts = [summary(found)]
+    for name, group in itertools.groupby(pairs(found), key=lambda pair: mode(pair[0])):
+        lines = [
+            f"## {name}",
+            "",
+            "| size | arm | where, us | cond / where, taken | not taken "
+            "| broken / where, taken | not taken |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| {a.size} | {a.arm} | {a.where_us:.0f} "
+            f"| {a.cond} | {b.cond} | {a.broken} | {b.broken} |"
+            for a, b in group
+        ]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
@@ -226,7 +257,9 @@ def heading(device: str) -> str:
         f"# Forms of a branch: torch {torch.__version__}, Python {platform.python_version()}, "
         f"{device}, float32, one thread\n\n"
         "`where(pred, f(x), x)` against `cond(pred, f, clone)` and a plain `if` that breaks the "
-        "graph.\nRatios are medians over rounds with quartiles; above 1, `where` is faster.\n"
+        "graph,\nthe predicate a reduction of x. An arm is so many operations: cheap is multiply "
+        "and add. Tensors are\nsize x size. Ratios are medians over rounds with quartiles; above "
+        "1, `where` is faster.\n"
     )
 
 
