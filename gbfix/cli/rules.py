@@ -18,7 +18,7 @@ from gbfix.report.spans import Line, Span, line, print_lines
 
 if TYPE_CHECKING:
     from gbfix.diagnoses import Diagnosis
-    from gbfix.registry import Transform
+    from gbfix.fixes import Transform
 
 
 def rules() -> None:
