@@ -61,7 +61,7 @@ def apply(
     if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:
         raise UserError("`--at` needs one file.")
     result = run(request, rewrite=True, at=place)
-    if place and not result.errors and not any(file.findings for file in result.files):
+    if place and not result.errors and not _met(result, place[0]):
         raise UserError(f"{request.stdin_name or request.paths[0]}:{at}: no break site here.")
     as_json = output_format is OutputFormat.JSON
     if diff:
@@ -71,6 +71,12 @@ def apply(
     else:
         code = _write(request, result, as_json)
     raise typer.Exit(code)
+
+
+def _met(result: RunResult, line: int) -> bool:
+    """Whether a run for one line found a site there, fixed or not."""
+    findings = [finding for file in result.files for finding in file.findings]
+    return any(finding.applied or finding.line <= line <= finding.end_line for finding in findings)
 
 
 def _show_diff(request: Request, result: RunResult, as_json: bool) -> int:

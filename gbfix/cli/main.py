@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -59,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # File names and source need not fit the terminal's encoding.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    # What Python thinks of the style of the user's source is not what was asked for.
+    warnings.simplefilter("ignore", SyntaxWarning)
     try:
         command = typer.main.get_command(app)
         given = None if arguments is None else list(arguments)

@@ -20,8 +20,8 @@ def run(request: Request, *, rewrite: bool, at: tuple[int, int | None] | None = 
     Raises:
         UserError: for selectors that name nothing.
     """
-    from gbfix import engine
     from gbfix.catalogue import catalogue
+    from gbfix.engine import run as run_engine
     from gbfix.selection import resolve
 
     settings = request.settings
@@ -29,7 +29,7 @@ def run(request: Request, *, rewrite: bool, at: tuple[int, int | None] | None = 
     resolve(settings.select, settings.ignore, catalogue())
     loaded = _load(request)
     with progress(len(loaded.sources)) as on_file:
-        result = engine.run(loaded.sources, settings, rewrite=rewrite, at=at, on_file=on_file)
+        result = run_engine(loaded.sources, settings, rewrite=rewrite, at=at, on_file=on_file)
     errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
     return replace(result, files=tuple(map(_in_line_order, result.files)), errors=tuple(errors))
 

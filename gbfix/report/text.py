@@ -7,6 +7,7 @@ turns results into lines and knows nothing of terminals or of how the results ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from gbfix.findings import FileResult, Finding, FixOffer, RunResult, Safety
 from gbfix.report.spans import Line, Span, line
@@ -125,8 +126,12 @@ def _not_taken(finding: Finding, safety: Safety) -> Iterator[Line]:
 
 
 def _excerpt(file: FileResult, finding: Finding) -> Iterator[Line]:
-    """The first source line of a finding with the site underlined."""
-    text = _printable(file.before.line_text(finding.line))
+    """The first source line of a finding that is left, with the site underlined."""
+    now = replace(file.before, text=file.after)
+    # A file that could not be written has findings placed in the text that it did not get.
+    if finding.line > len(now.line_starts):
+        return
+    text = _printable(now.line_text(finding.line))
     start = finding.column - 1
     stop = finding.end_column - 1 if finding.end_line == finding.line else len(text)
     stop = max(stop, start + 1)

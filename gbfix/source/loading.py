@@ -6,7 +6,6 @@ The module knows nothing of what the text means, beyond whether it is Python at 
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,13 +65,12 @@ def without_syntax_errors(loaded: Loaded, paths: Collection[Path]) -> Loaded:
 def syntax_error(source: SourceFile) -> FileError | None:
     """The error of a source that Python cannot parse, as a sentence with its place."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ast.parse(source.text)
+        ast.parse(source.text)
     except SyntaxError as error:
-        place = f"{source.path}:{error.lineno}" if error.lineno else f"{source.path}"
-        return FileError(source.path, f"{place}: is not valid Python: {error.msg}.")
-    except (ValueError, RecursionError, MemoryError) as error:
-        reason = str(error) or "it is nested too deeply"
-        return FileError(source.path, f"{source.path}: is not valid Python: {reason}.")
+        where = f" at line {error.lineno}" if error.lineno else ""
+        return FileError(source.path, f"{source.path}: not valid Python{where}: {error.msg}")
+    except ValueError as error:
+        return FileError(source.path, f"{source.path}: not valid Python: {error}")
+    except (RecursionError, MemoryError):
+        return FileError(source.path, f"{source.path}: nested too deeply to be parsed")
     return None
