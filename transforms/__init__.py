@@ -1,0 +1,1 @@
+"""One file per transform; installed as `gbfix.transforms`."""

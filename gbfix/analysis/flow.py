@@ -62,6 +62,7 @@ class Analysis:
     ends: dict[tuple[ast.If, bool], Environment] = field(default_factory=dict)
     eager: set[ast.AST] = field(default_factory=set)
     statements: list[tuple[ast.Expr, bool]] = field(default_factory=list)
+    evaluator: Evaluator | None = None
 
 
 def analyze(info: FunctionInfo, facts: Facts) -> Analysis:
@@ -96,7 +97,7 @@ class _Flow(Evaluator):
     def __init__(self, info: FunctionInfo, facts: Facts, environment: Environment) -> None:
         super().__init__(facts, info.module, environment)
         self.info = info
-        self.analysis = Analysis(info, self.values)
+        self.analysis = Analysis(info, self.values, evaluator=self)
         self.returns: list[Value] = []
         self.mode = Mode()
         self.statement: ast.stmt = info.node

@@ -28,8 +28,21 @@ def _flip(literal: str) -> str:
     return literal[1:] if literal.startswith("!") else "!" + literal
 
 
+_NEGATIVE: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.IsNot: ast.Is,
+    ast.NotIn: ast.In,
+    ast.NotEq: ast.Eq,
+}
+
+
 def _leaf(test: ast.expr, compiling: Recognize) -> str:
-    return COMPILING if compiling(test) else ast.dump(test)
+    if compiling(test):
+        return COMPILING
+    # `x is not None` is the negation of `x is None`, so that either spelling is recognised.
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and type(test.ops[0]) in _NEGATIVE:
+        positive = ast.Compare(test.left, [_NEGATIVE[type(test.ops[0])]()], test.comparators)
+        return "!" + ast.dump(positive)
+    return ast.dump(test)
 
 
 def when_true(test: ast.expr, compiling: Recognize) -> frozenset[str]:

@@ -1,0 +1,209 @@
+"""Predicates as tensor expressions: `and`, `or`, `not` of tensors without reading their values.
+
+A predicate stands for the truth of one element. Of bool dtype it combines with `&`, `|` and `~`;
+of any other dtype with `torch.logical_and` and its kin. A Python number read from a tensor
+(`.item()`) is put back into tensor form.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from gbfix.analysis.conditions import Combined, Leaf, Negated, Predicate, Refused
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.values import Kind, Value
+from gbfix.codegen.expressions import flat
+from gbfix.codegen.view import View
+
+_FLIPPED: dict[type[ast.cmpop], str] = {ast.Eq: "!=", ast.NotEq: "=="}
+_SYMBOLS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
+}  # fmt: skip
+_BARE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A predicate as text.
+
+    Attributes:
+        text: the expression.
+        bare: it binds more tightly than any operator.
+        boolean: its dtype is bool.
+        zero_dim: its shape is `[]`.
+    """
+
+    text: str
+    bare: bool
+    boolean: bool
+    zero_dim: bool
+
+    @property
+    def operand(self) -> str:
+        """The text as an operand of another operator."""
+        return self.text if self.bare else f"({self.text})"
+
+
+class Renderer:
+    """Renders predicates of one analyzed function; `torch` is the module's name for torch."""
+
+    def __init__(self, view: View, analysis: Analysis, torch: str) -> None:
+        self.view = view
+        self.analysis = analysis
+        self.torch = torch
+
+    def render(self, predicate: Predicate) -> Rendered:
+        """The predicate as a tensor expression.
+
+        Raises:
+            Refused: for a Python scalar that cannot be put back into tensor form.
+        """
+        if isinstance(predicate, Leaf):
+            return self._leaf(predicate)
+        if isinstance(predicate, Negated):
+            return self.negated(predicate.part)
+        parts = [self.render(p) for p in predicate.parts]
+        zero = all(p.zero_dim for p in parts)
+        if all(p.boolean for p in parts):
+            symbol = " & " if predicate.conjunction else " | "
+            return Rendered(symbol.join(p.operand for p in parts), False, True, zero)
+        name = "logical_and" if predicate.conjunction else "logical_or"
+        text = parts[0].text
+        for part in parts[1:]:
+            text = f"{self.torch}.{name}({text}, {part.text})"
+        return Rendered(text, True, True, zero)
+
+    def negated(self, predicate: Predicate) -> Rendered:
+        """The negation of a predicate, as short as it can be said exactly."""
+        if isinstance(predicate, Negated):
+            return self.render(predicate.part)
+        if isinstance(predicate, Combined):
+            flipped = Combined(
+                not predicate.conjunction, tuple(Negated(p) for p in predicate.parts)
+            )
+            if all(isinstance(p, Negated) for p in predicate.parts):
+                return self.render(flipped)
+        if isinstance(predicate, Leaf) and not predicate.scalar:
+            node = predicate.node
+            if isinstance(node, ast.Compare) and len(node.ops) == 1:
+                symbol = _FLIPPED.get(type(node.ops[0]))
+                if symbol is not None and self.render(predicate).boolean:
+                    left, right = flat(self.view, node.left), flat(self.view, node.comparators[0])
+                    zero = predicate.value.zero_dim
+                    return Rendered(f"{left} {symbol} {right}", False, True, zero)
+        inner = self.render(predicate)
+        if inner.boolean:
+            return Rendered(f"~{inner.operand}", False, True, inner.zero_dim)
+        return Rendered(f"{self.torch}.logical_not({inner.text})", True, True, inner.zero_dim)
+
+    def _leaf(self, leaf: Leaf) -> Rendered:
+        if leaf.scalar:
+            return self._scalar(leaf.node)
+        node, value = leaf.node, leaf.value
+        if isinstance(node, ast.Compare) and len(node.ops) > 1:
+            return self._chain(node, value)
+        if isinstance(node, (ast.IfExp, ast.NamedExpr, ast.Lambda, ast.Await, ast.Starred)):
+            raise Refused("complex-condition", f"`{ast.unparse(node)}` cannot be a predicate")
+        boolean = value.boolean and value.tensor
+        return Rendered(flat(self.view, node), isinstance(node, _BARE), boolean, value.zero_dim)
+
+    def _chain(self, node: ast.Compare, value: Value) -> Rendered:
+        """`a < b < c` is `(a < b) & (b < c)`: the middle is evaluated twice, so it must be plain."""
+        operands = [node.left, *node.comparators]
+        for middle in operands[1:-1]:
+            if not isinstance(middle, (ast.Name, ast.Attribute)):
+                raise Refused("chained-comparison", "the middle of the comparison is not a plain name")
+        texts = [flat(self.view, o) for o in operands]
+        symbols = [_SYMBOLS.get(type(o)) for o in node.ops]
+        if None in symbols:
+            raise Refused("chained-comparison", "the comparison mixes `is` or `in` with tensors")
+        parts = [
+            f"({a} {symbol} {b})"
+            for a, symbol, b in zip(texts, symbols, texts[1:], strict=False)
+        ]
+        return Rendered(" & ".join(parts), False, True, value.zero_dim)
+
+    # Python scalars put back into tensor form
+
+    def _scalar(self, node: ast.expr) -> Rendered:
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            symbol = _SYMBOLS.get(type(node.ops[0]))
+            if symbol is not None:
+                left, right = node.left, node.comparators[0]
+                wide = not (self._exact(left) and self._exact(right))
+                a, b = self._side(left, wide), self._side(right, wide)
+                return Rendered(f"{a} {symbol} {b}", False, True, True)
+        inner = self._read(node)
+        if inner is not None:
+            value = self.analysis.values.get(inner)
+            text = flat(self.view, inner)
+            boolean = value is not None and value.boolean
+            zero = value is not None and value.zero_dim
+            return Rendered(text, isinstance(inner, _BARE), boolean, zero)
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in {"any", "all"}
+            and len(node.args) == 1
+            and not node.keywords
+        ):
+            value = self.analysis.values.get(node.args[0])
+            if value is not None and value.tensor and value.boolean:
+                text = flat(self.view, node.args[0])
+                if not isinstance(node.args[0], _BARE):
+                    text = f"({text})"
+                return Rendered(f"{text}.{node.func.id}()", True, True, True)
+        raise Refused(
+            "python-scalar", f"`{ast.unparse(node)}` is a Python value read from a tensor earlier"
+        )
+
+    def _read(self, node: ast.expr) -> ast.expr | None:
+        """The tensor of `t.item()`, `bool(t)`, or `float(t)`; None for anything else."""
+        if not isinstance(node, ast.Call) or node.keywords:
+            return None
+        inner: ast.expr | None = None
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "item" and not node.args:
+            inner = node.func.value
+        elif (
+            isinstance(node.func, ast.Name)
+            and node.func.id in {"bool", "float"}
+            and len(node.args) == 1
+        ):
+            inner = node.args[0]
+        value = self.analysis.values.get(inner) if inner is not None else None
+        return inner if value is not None and value.tensor else None
+
+    def _exact(self, node: ast.expr) -> bool:
+        """Whether a number compares the same in any dtype: integers, and integral floats."""
+        if self._read(node) is not None:
+            return True
+        if isinstance(node, ast.UnaryOp):
+            return self._exact(node.operand)
+        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+            return float(node.value).is_integer() and abs(node.value) < 2048
+        value = self.analysis.values.get(node)
+        sized = isinstance(node, (ast.Subscript, ast.Call)) and any(
+            isinstance(n, ast.Attribute) and n.attr in {"shape", "size", "numel", "dim"}
+            for n in ast.walk(node)
+        )
+        return sized and value is not None and value.static
+
+    def _side(self, node: ast.expr, wide: bool) -> str:
+        inner = self._read(node)
+        if inner is None:
+            value = self.analysis.values.get(node)
+            if value is None or value.kinds & (Kind.SCALAR | Kind.TENSOR | Kind.MAYBE):
+                raise Refused(
+                    "python-scalar",
+                    f"`{ast.unparse(node)}` is a Python value read from a tensor earlier",
+                )
+            text = flat(self.view, node)
+            return text if isinstance(node, (*_BARE, ast.Constant, ast.UnaryOp)) else f"({text})"
+        text = flat(self.view, inner)
+        text = text if isinstance(inner, _BARE) else f"({text})"
+        value = self.analysis.values[inner]
+        if not value.zero_dim:
+            text = f"{text}.reshape(())"
+        # A Python float is a double: compared as such, the threshold is not rounded.
+        return f"{text}.double()" if wide else text

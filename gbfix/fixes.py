@@ -1,0 +1,105 @@
+"""What a transform is and what it makes: fixes as edits, with safety and reasons.
+
+A transform is a module in `transforms/` that names itself and offers `propose`. This module is the
+contract between the engine, which knows nothing of torch, and the transforms, which know nothing of
+files.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.liveness import Liveness
+from gbfix.analysis.project import FunctionInfo
+from gbfix.analysis.regions import compiled_directly
+from gbfix.analysis.sites import BreakSite
+from gbfix.codegen.imports import torch_name
+from gbfix.codegen.names import Names
+from gbfix.codegen.view import View
+from gbfix.findings import Safety
+from gbfix.settings import Settings
+from gbfix.source.text import Edit
+
+__all__ = ["Context", "Fix", "Refused", "Transform"]
+
+
+@dataclass
+class Context:
+    """Everything that a transform may ask about the function that a site stands in."""
+
+    facts: Facts
+    view: View
+    analysis: Analysis
+    settings: Settings
+    liveness: Liveness
+    names: Names
+    unresolved: frozenset[ast.AST] = frozenset()
+    needs_torch: bool = field(default=False, init=False)
+
+    @classmethod
+    def of(cls, analysis: Analysis, facts: Facts, settings: Settings, view: View) -> Context:
+        """The context of one function."""
+        info = analysis.info
+        return cls(facts, view, analysis, settings, Liveness(info.node), Names(info))
+
+    @property
+    def info(self) -> FunctionInfo:
+        """The function."""
+        return self.analysis.info
+
+    @property
+    def only_compiled(self) -> bool:
+        """Whether the function carries `@torch.compile` itself and has no eager path to keep."""
+        return compiled_directly(self.info)
+
+    def torch(self, statement: ast.stmt) -> str:
+        """The name by which a statement reaches torch; an import is added if there is none.
+
+        Raises:
+            Refused: if the name is taken.
+        """
+        name, missing = torch_name(self.info.module, self.analysis, statement)
+        self.needs_torch = self.needs_torch or missing
+        return name
+
+    @property
+    def unit(self) -> str:
+        """One step of indentation in this function."""
+        return self.view.unit(self.info.node)
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One way of treating a site.
+
+    Attributes:
+        edits: what to change; they do not overlap.
+        touched: the nodes whose text the edits move or replace, so that no other fix of the same
+            pass may touch them.
+    """
+
+    transform: str
+    safety: Safety
+    reason: str
+    edits: tuple[Edit, ...]
+    imports_torch: bool = False
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A treatment: its name, the diagnoses it treats, and the function that proposes a fix.
+
+    `propose` returns a fix or raises `Refused`; it never writes anything.
+    """
+
+    name: str
+    codes: tuple[str, ...]
+    summary: str
+    doc: str
+    propose: Callable[[BreakSite, Context], Fix]
+    rank: int = 50

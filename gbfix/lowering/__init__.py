@@ -1,0 +1,1 @@
+"""Branches taken apart for rewriting: arms, outputs, aliases. Shared by the branch transforms."""

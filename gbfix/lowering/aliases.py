@@ -1,0 +1,163 @@
+"""Which results of an arm share storage with something older, and whether a copy could be noticed.
+
+`torch.cond` refuses an arm that returns an operand, a captured tensor, or a view of one; such a
+result is copied with `clone()`. The copy is only right if nothing later changes the original or the
+result in place, which is what this module proves or refuses.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from gbfix.analysis import torch_table
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.effects import effects
+from gbfix.analysis.evaluate import dotted
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.values import Kind, Value
+
+
+def shared_root(node: ast.expr, analysis: Analysis, own: frozenset[str]) -> str | None:
+    """The older name or attribute whose storage an expression may share; None for new storage.
+
+    `own` holds the names that the arm itself has made from new storage. A result that may share
+    storage with something that has no name gives an empty string.
+    """
+    value = analysis.values.get(node)
+    if isinstance(node, ast.Name):
+        return None if node.id in own else node.id
+    if value is not None and value.unshared and not isinstance(node, ast.Attribute):
+        return None
+    if isinstance(node, ast.Attribute):
+        if node.attr in {"T", "mT", "H", "mH", "real", "imag", "data"}:
+            return shared_root(node.value, analysis, own)
+        return dotted(node) or ""
+    if isinstance(node, ast.Subscript):
+        return shared_root(node.value, analysis, own)
+    if isinstance(node, ast.IfExp):
+        roots = [shared_root(n, analysis, own) for n in (node.body, node.orelse)]
+        return next((r for r in roots if r is not None), None)
+    if isinstance(node, ast.Call):
+        return _call_root(node, analysis, own)
+    return None if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)) else ""
+
+
+def _call_root(node: ast.Call, analysis: Analysis, own: frozenset[str]) -> str | None:
+    if isinstance(node.func, ast.Attribute):
+        receiver = analysis.values.get(node.func.value)
+        operation = torch_table.method(node.func.attr)
+        if operation is not None and receiver is not None and receiver.may_be_tensor:
+            return shared_root(node.func.value, analysis, own) if operation.alias else None
+    function = analysis.values.get(node.func)
+    name = function.reference if function is not None else None
+    operation = torch_table.function(name) if name else None
+    if operation is not None:
+        if not operation.alias or not node.args:
+            return None
+        return shared_root(node.args[0], analysis, own)
+    return ""
+
+
+def own_names(statements: Iterable[ast.stmt], analysis: Analysis) -> frozenset[str]:
+    """Names that statements bind to new storage, and to nothing else."""
+    fresh: set[str] = set()
+    old: set[str] = set()
+    for statement in statements:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Assign):
+                value = analysis.values.get(node.value)
+                new = value is not None and value.unshared
+                if not new:
+                    new = shared_root(node.value, analysis, frozenset(fresh)) is None
+                for target in node.targets:
+                    for name in ast.walk(target):
+                        if isinstance(name, ast.Name):
+                            (fresh if new else old).add(name.id)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                if node.target.id not in fresh:
+                    old.add(node.target.id)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                fresh.add(node.id)
+    return frozenset(fresh - old)
+
+
+def check_not_changed_later(
+    roots: Iterable[str],
+    results: Iterable[str],
+    node: ast.stmt,
+    analysis: Analysis,
+    facts: Facts,
+) -> None:
+    """Refuse if something whose sharing a copy would end is changed in place after the branch.
+
+    Raises:
+        Refused: naming what is changed.
+    """
+    watched = {r.split(".")[0] if r.startswith("self.") is False else r for r in roots} | set(results)
+    later = [s for s in _statements(analysis.info.node) if _may_follow(s, node, analysis)]
+    found = effects(later, analysis, facts)
+    for target, _ in found.mutated:
+        name = _root_name(target)
+        if name is not None and (name in watched or name.split(".")[0] in watched):
+            raise Refused(
+                "alias-then-mutate",
+                f"`{name}` is changed in place later, and the arms may share its storage",
+            )
+
+
+def _root_name(target: ast.expr) -> str | None:
+    while True:
+        name = dotted(target)
+        if name is not None:
+            return name.removesuffix(".data")
+        if isinstance(target, (ast.Subscript, ast.Attribute)):
+            target = target.value
+        elif isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+            target = target.func.value
+        else:
+            return None
+
+
+def _statements(function: ast.AST) -> list[ast.stmt]:
+    simple = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)
+    return [n for n in ast.walk(function) if isinstance(n, simple)]
+
+
+def _may_follow(statement: ast.stmt, node: ast.stmt, analysis: Analysis) -> bool:
+    """Whether a statement may run after the branch: later in the text, or in a loop around it."""
+    if node.lineno <= statement.lineno <= (node.end_lineno or node.lineno):
+        return False
+    if statement.lineno > node.lineno:
+        return True
+    parent: ast.AST | None = node
+    while parent is not None and parent is not analysis.info.node:
+        if isinstance(parent, (ast.For, ast.While)) and any(
+            n is statement for n in ast.walk(parent)
+        ):
+            return True
+        parent = analysis.info.module.parents.get(parent)
+    return False
+
+
+def tensor_sources(nodes: Iterable[ast.AST], analysis: Analysis) -> frozenset[str]:
+    """Tensors and layers that code reads, by name: what gradients can flow to."""
+    found: set[str] = set()
+    for node in nodes:
+        for inner in ast.walk(node):
+            if not isinstance(inner, (ast.Name, ast.Attribute)):
+                continue
+            name = dotted(inner)
+            value: Value | None = analysis.values.get(inner)
+            if name is None or value is None:
+                continue
+            if value.kinds & (Kind.TENSOR | Kind.MAYBE):
+                found.add(name)
+            elif value.kinds & Kind.MODULE and "." in name:
+                found.add(name)
+            elif isinstance(inner, ast.Attribute) and name.startswith("self."):
+                # A method of the module may use any of its parameters.
+                if value.kinds & Kind.REFERENCE:
+                    found.add(name)
+    return frozenset(found)

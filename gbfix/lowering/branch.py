@@ -1,0 +1,288 @@
+"""A tensor-dependent `if` as two arms with common outputs, ready to be written in another form.
+
+Finds which names and attributes the arms decide (modified in an arm and live afterwards), turns an
+early return into two returning arms, and refuses what no functional form can express. Says nothing
+about which form that will be.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gbfix.analysis.conditions import Refused, Split, split
+from gbfix.analysis.effects import Effects, effects
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.liveness import Liveness
+from gbfix.analysis.modes import COMPILING, when_true
+from gbfix.analysis.project import Module
+from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.values import UNKNOWN, Kind, Value
+
+
+@dataclass(frozen=True)
+class Output:
+    """Something that the branch decides.
+
+    Attributes:
+        name: a local name, or the dotted name of an attribute.
+        local: the local name that carries it inside an arm.
+        call: the `register_buffer` call that sets it, for a buffer.
+    """
+
+    name: str
+    local: str
+    call: ast.Call | None = None
+
+    @property
+    def is_attribute(self) -> bool:
+        """Whether it is an attribute rather than a local name."""
+        return "." in self.name
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way through the branch, as traced: eager-only statements are left out."""
+
+    statements: tuple[ast.stmt, ...]
+    effects: Effects
+    truth: bool
+
+    @property
+    def returned(self) -> ast.expr | None:
+        """What the arm returns at its end, if it ends with a `return` of something."""
+        last = self.statements[-1] if self.statements else None
+        return last.value if isinstance(last, ast.Return) else None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch to be rewritten.
+
+    Attributes:
+        node: the `if` statement.
+        split: guards and predicate of its test.
+        arms: the arm taken when the test holds, and the other.
+        returns: both arms return; otherwise both fall through.
+        outputs: what the arms decide, in source order; empty where they return.
+        rest: statements after the `if` that are the other arm of an early return.
+        is_elif: the `if` is an `elif` of another.
+    """
+
+    node: ast.If
+    split: Split
+    arms: tuple[Arm, Arm]
+    returns: bool
+    outputs: tuple[Output, ...]
+    rest: tuple[ast.stmt, ...]
+    is_elif: bool
+
+
+def block_of(statement: ast.stmt, module: Module) -> list[ast.stmt]:
+    """The list of statements that a statement stands in."""
+    parent = module.parents[statement]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and any(s is statement for s in block):
+            return block
+    raise Refused("unusual-place", "the statement stands where it cannot be replaced")
+
+
+def compiled_view(body: Sequence[ast.stmt], analysis: Analysis) -> list[ast.stmt]:
+    """The statements that are traced: eager-only code left out, compiled-only code unwrapped."""
+    view: list[ast.stmt] = []
+    for statement in body:
+        if statement in analysis.eager or isinstance(statement, ast.Pass):
+            continue
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue
+        if isinstance(statement, ast.If):
+            condition = analysis.conditions.get(statement)
+            literals = _compiling_literals(statement, analysis)
+            if condition is not None and literals == frozenset({COMPILING}):
+                view += compiled_view(statement.body, analysis)
+                if returns(statement.body):
+                    break
+                continue
+            if statement.body and all(s in analysis.eager for s in statement.body):
+                if literals == frozenset({"!" + COMPILING}) or not statement.orelse:
+                    view += compiled_view(statement.orelse, analysis)
+                    continue
+        view.append(statement)
+    return view
+
+
+def _compiling_literals(statement: ast.If, analysis: Analysis) -> frozenset[str]:
+    return when_true(statement.test, lambda test: _asks(test, analysis))
+
+
+def _asks(test: ast.expr, analysis: Analysis) -> bool:
+    if not isinstance(test, ast.Call):
+        return False
+    value = analysis.values.get(test.func)
+    name = value.reference if value is not None else None
+    return name is not None and name.rsplit(".", 1)[-1].endswith("compiling")
+
+
+def returns(body: Sequence[ast.stmt]) -> bool:
+    """Whether every path through a block ends in `return`."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.Return):
+        return True
+    if isinstance(last, ast.If):
+        return returns(last.body) and returns(last.orelse)
+    return isinstance(last, (ast.With, ast.AsyncWith)) and returns(last.body)
+
+
+def _contains(body: Sequence[ast.stmt], kinds: type | tuple[type, ...]) -> bool:
+    return any(isinstance(n, kinds) for s in body for n in ast.walk(s))
+
+
+def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
+    """Take the `if` of a site apart.
+
+    Raises:
+        Refused: where the arms have no functional form.
+    """
+    node, analysis = site.node, site.analysis
+    assert isinstance(node, ast.If)
+    module = analysis.info.module
+    parent = module.parents[node]
+    is_elif = isinstance(parent, ast.If) and parent.orelse == [node] and _is_elif(node, parent)
+    parts = split(node.test, analysis, facts)
+    body, orelse = list(node.body), list(node.orelse)
+    rest: list[ast.stmt] = []
+    returning = [returns(body), returns(orelse)]
+    if any(returning) and not all(returning):
+        rest = _rest(node, analysis, is_elif)
+        if returning[0]:
+            orelse = [*orelse, *rest]
+        else:
+            body = [*body, *rest]
+        if not (returns(body) and returns(orelse)):
+            raise Refused(
+                "none-result", "one way through the function returns a tensor, the other None"
+            )
+    elif not any(returning) and _contains([*body, *orelse], ast.Return):
+        raise Refused("return-in-arm", "an arm returns on some of its paths only")
+    arms = (
+        _arm(body, analysis, facts, True),
+        _arm(orelse, analysis, facts, False),
+    )
+    both = all(returning) or bool(rest) or (returns(body) and returns(orelse))
+    for arm in arms:
+        _check_control(arm)
+    outputs = () if both else _outputs(node, arms, analysis, liveness)
+    return Branch(node, parts, arms, both, outputs, tuple(rest), is_elif)
+
+
+def _is_elif(node: ast.If, parent: ast.If) -> bool:
+    return node.col_offset == parent.col_offset
+
+
+def _rest(node: ast.If, analysis: Analysis, is_elif: bool) -> list[ast.stmt]:
+    """The statements that run after an `if` whose arm returns."""
+    module = analysis.info.module
+    top: ast.stmt = node
+    while is_elif:
+        above = module.parents[top]
+        assert isinstance(above, ast.If)
+        top = above
+        nested = module.parents[top]
+        is_elif = isinstance(nested, ast.If) and nested.orelse == [top] and _is_elif(top, nested)
+    if module.parents[top] is not analysis.info.node:
+        raise Refused(
+            "early-return-in-block",
+            "the early return stands inside another block, so the rest of the function is not one arm",
+        )
+    body = analysis.info.node.body
+    return list(body[next(i for i, s in enumerate(body) if s is top) + 1 :])
+
+
+def _arm(body: Sequence[ast.stmt], analysis: Analysis, facts: Facts, truth: bool) -> Arm:
+    view = compiled_view(body, analysis)
+    return Arm(tuple(view), effects(view, analysis, facts), truth)
+
+
+def _check_control(arm: Arm) -> None:
+    for node in arm.effects.control:
+        if isinstance(node, (ast.Break, ast.Continue)):
+            inside = any(
+                isinstance(loop, (ast.For, ast.While)) and any(n is node for n in ast.walk(loop))
+                for s in arm.statements
+                for loop in ast.walk(s)
+            )
+            if not inside:
+                raise Refused("loop-control", "an arm leaves or continues the loop around it")
+        elif isinstance(node, ast.Raise):
+            raise Refused("raise-in-arm", "an arm raises an exception")
+        elif isinstance(node, (ast.Yield, ast.YieldFrom, ast.Await, ast.AsyncFor, ast.AsyncWith)):
+            raise Refused("suspends-in-arm", "an arm yields or awaits")
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            raise Refused("outer-name-in-arm", "an arm binds a name of an outer scope")
+        elif isinstance(node, (ast.Import, ast.ImportFrom, ast.ClassDef, ast.Delete, ast.Try)):
+            what = type(node).__name__.lower()
+            raise Refused("statement-in-arm", f"an arm has a `{what}` statement")
+    if arm.effects.zero_super:
+        raise Refused("super-in-arm", "`super()` without arguments does not work in a nested function")
+
+
+def _outputs(
+    node: ast.If, arms: tuple[Arm, Arm], analysis: Analysis, liveness: Liveness
+) -> tuple[Output, ...]:
+    live = liveness.after.get(node, frozenset()) | liveness.captured
+    declared = {
+        name
+        for n in ast.walk(analysis.info.node)
+        if isinstance(n, (ast.Global, ast.Nonlocal))
+        for name in n.names
+    }
+    names: dict[str, Output] = {}
+    for arm in arms:
+        for name in arm.effects.stores:
+            if name in declared:
+                raise Refused("outer-name-in-arm", f"`{name}` belongs to an outer scope")
+            if name in live:
+                names.setdefault(name, Output(name, name))
+        for name, places in arm.effects.attributes.items():
+            calls = [p for p in places if isinstance(p, ast.Call)]
+            if name.count(".") != 1:
+                raise Refused("nested-attribute", f"`{name}` is not an attribute of a plain name")
+            local = name.rsplit(".", 1)[1]
+            known = names.get(name)
+            if known is not None and (known.call is None) != (not calls):
+                raise Refused("mixed-writes", f"`{name}` is set in two different ways")
+            if known is None:
+                names[name] = Output(name, local, calls[0] if calls else None)
+    return tuple(names.values())
+
+
+def value_after(name: str, branch: Branch, truth: bool, analysis: Analysis) -> Value:
+    """What an output holds at the end of an arm."""
+    end = analysis.ends.get((branch.node, truth))
+    if end is None:
+        return UNKNOWN
+    if name in end:
+        return end[name]
+    return UNKNOWN
+
+
+def check_tensor(value: Value, what: str) -> None:
+    """Refuse a result that is not a tensor on every path.
+
+    Raises:
+        Refused: with a reason that names the result.
+    """
+    if value.unbound:
+        raise Refused("undefined-after-if", f"{what} may have no value when the branch is left")
+    if value.tensor:
+        return
+    if value.kinds & Kind.NONE:
+        raise Refused("none-result", f"{what} is None in one of the arms")
+    if value.kinds & (Kind.UNKNOWN | Kind.MAYBE):
+        raise Refused("unknown-result", f"it could not be proven that {what} is a tensor")
+    raise Refused("non-tensor-result", f"{what} is a Python value, not a tensor, in one of the arms")

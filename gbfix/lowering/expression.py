@@ -1,0 +1,132 @@
+"""A conditional expression on a tensor, `a if t else b`, put into a form that a graph can hold.
+
+The statement around it is written twice: once with the new form for the compiled path, once as it
+was. Knows where an expression may be replaced, not which form is right.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from gbfix.analysis.conditions import Refused, split
+from gbfix.analysis.effects import effects
+from gbfix.analysis.sites import BreakSite
+from gbfix.codegen import layout
+from gbfix.codegen.expressions import flat, flatten
+from gbfix.codegen.predicates import Renderer
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix
+from gbfix.lowering.aliases import shared_root, tensor_sources
+from gbfix.lowering.branch import check_tensor
+from gbfix.lowering.placement import around, width_for
+
+Check = Callable[[ast.expr, ast.expr], None]
+_SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
+
+
+def conditional_expression(site: BreakSite, context: Context, form: str, check: Check) -> Fix:
+    """A fix for a conditional expression in a simple statement.
+
+    Raises:
+        Refused: where it stands in a place that cannot be written twice, or its values do not fit.
+    """
+    node, statement, analysis = site.node, site.statement, context.analysis
+    if isinstance(node, ast.BoolOp) or not isinstance(node, ast.IfExp):
+        what = type(node).__name__.lower()
+        raise Refused("unusual-condition", f"a `{what}` outside of an `if` has no functional form")
+    _check_place(node, statement, context)
+    parts = split(node.test, analysis, context.facts)
+    for value in (node.body, node.orelse):
+        check_tensor(analysis.values[value], f"`{ast.unparse(value)}`")
+    for value in (node.body, node.orelse):
+        found = effects([value], analysis, context.facts)
+        if not found.pure or found.scalar or found.dynamic:
+            raise Refused("impure-arm", f"`{ast.unparse(value)}` does more than compute")
+    check(node.body, node.orelse)
+    torch = context.torch(statement)
+    predicate = Renderer(context.view, analysis, torch).render(parts.predicate)
+    a, b = flat(context.view, node.body), flat(context.view, node.orelse)
+    if form == "where":
+        if not predicate.zero_dim:
+            raise Refused("predicate-shape", "the test is not proven to be a single element")
+        condition = predicate.text if predicate.boolean else f"{predicate.operand} != 0"
+        arguments = [condition, a, b]
+    else:
+        a, b = (_cloned(n, t, context) for n, t in ((node.body, a), (node.orelse, b)))
+        arguments = [predicate.text, f"lambda: {a}", f"lambda: {b}"]
+    body = _statement(node, statement, f"{torch}.{form}", arguments, context)
+    same = tensor_sources([node.body], analysis) == tensor_sources([node.orelse], analysis)
+    alike = analysis.values[node.body].dtype == analysis.values[node.orelse].dtype
+    safety = Safety.SAFE if same and alike else Safety.REVIEW
+    reason = (
+        "both values are made of the same tensors"
+        if safety is Safety.SAFE
+        else "a tensor that only one value uses gets a gradient of zeros instead of None when compiled"
+    )
+    if context.only_compiled and not parts.guards:
+        width = width_for(context, statement, nested=False)
+        body = _statement(node, statement, f"{torch}.{form}", arguments, context, width)
+        from gbfix.source.text import Edit
+
+        start, end = context.view.start(statement), context.view.end(statement)
+        if not context.view.has_comment(start, end):
+            text = layout.indent(body, context.view.indent(statement)).lstrip()
+            return Fix(form, safety, reason, (Edit(start, end, text),), context.needs_torch)
+    edits = around(statement, body, torch, parts.guards, context)
+    return Fix(form, safety, reason, edits, context.needs_torch)
+
+
+def _cloned(node: ast.expr, text: str, context: Context) -> str:
+    if shared_root(node, context.analysis, frozenset()) is None:
+        return text
+    bare = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return f"{text}.clone()" if bare else f"({text}).clone()"
+
+
+def _check_place(node: ast.expr, statement: ast.stmt, context: Context) -> None:
+    if not isinstance(statement, _SIMPLE):
+        raise Refused("compound-header", "it stands in the header of a compound statement")
+    parents = context.info.module.parents
+    parent = parents[node]
+    while parent is not statement:
+        if isinstance(parent, (ast.Lambda, ast.comprehension, ast.ListComp, ast.GeneratorExp,
+                               ast.DictComp, ast.SetComp, ast.IfExp, ast.BoolOp)):  # fmt: skip
+            raise Refused("nested-expression", "it stands inside another expression that may not run")
+        parent = parents[parent]
+
+
+def _statement(
+    node: ast.expr,
+    statement: ast.stmt,
+    head: str,
+    arguments: list[str],
+    context: Context,
+    width: int | None = None,
+) -> str:
+    """The statement with the expression replaced by a call, at no indentation."""
+    view = context.view
+    width = width if width is not None else width_for(context, statement)
+    start, end = view.start(statement), view.end(statement)
+    before = view.slice(start, view.start(node))
+    after = view.slice(view.end(node), end)
+    if before.rstrip().endswith("(") and after.lstrip().startswith(")") and _only_value(
+        node, statement
+    ):
+        before, after = before.rstrip()[:-1], after.lstrip()[1:]
+    if "\n" in before or "\n" in after:
+        call = f"{head}({', '.join(arguments)})"
+        return _flattened(statement, f"{before}{call}{after}")
+    return layout.call(f"{before}{head}", arguments, width=width, unit=context.unit, tail=after)
+
+
+def _only_value(node: ast.expr, statement: ast.stmt) -> bool:
+    return getattr(statement, "value", None) is node
+
+
+def _flattened(statement: ast.stmt, text: str) -> str:
+    if isinstance(statement, ast.Return):
+        return "return " + flatten(text.removeprefix("return").strip())
+    if isinstance(statement, ast.Expr):
+        return flatten(text)
+    raise Refused("multi-line-statement", "the statement around it spans several lines")

@@ -1,0 +1,231 @@
+"""The compiled path of a branch as text: a `torch.cond` with lambdas or functions, or a `torch.where`.
+
+Takes a branch whose hazards have been ruled out and writes the statement that decides its outputs,
+at no indentation. Where that statement goes, and what stays around it, is in `placement`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gbfix.analysis.evaluate import dotted
+from gbfix.codegen import layout
+from gbfix.codegen.blocks import Changes, copy_statements
+from gbfix.codegen.expressions import flat
+from gbfix.codegen.predicates import Rendered
+from gbfix.fixes import Context
+from gbfix.lowering.branch import Arm, Branch, Output
+from gbfix.lowering.results import Result, Straight
+
+_BARE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+
+
+@dataclass
+class Writer:
+    """Writes the compiled path of one branch."""
+
+    context: Context
+    branch: Branch
+    torch: str
+    width: int
+    operands: tuple[str, ...] = ()
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """One step of indentation."""
+        return self.context.unit
+
+    # Results
+
+    def expression(self, result: Result) -> tuple[str, bool]:
+        """A result as text, and whether it binds more tightly than any operator."""
+        if result.node is None:
+            return self.substitute(result.incoming), True
+        text = self.substitute(flat(self.context.view, result.node))
+        if result.operator:
+            loose = not isinstance(result.node, (*_BARE, ast.Constant))
+            value = f"({text})" if loose else text
+            return f"{self.substitute(result.incoming)} {result.operator} {value}", False
+        return text, isinstance(result.node, _BARE)
+
+    def cloned(self, result: Result) -> str:
+        """A result copied, so that it shares no storage."""
+        text, bare = self.expression(result)
+        return f"{text}.clone()" if bare else f"({text}).clone()"
+
+    def substitute(self, text: str) -> str:
+        """Attributes that are passed as operands under their local names."""
+        for name, local in self.renamed.items():
+            text = re.sub(rf"(?<![\w.]){re.escape(name)}(?![\w(])", local, text)
+        return text
+
+    # Targets
+
+    def targets(self) -> tuple[list[str], list[str]]:
+        """Assignment targets of the outputs, and the statements that store buffers afterwards."""
+        names: list[str] = []
+        stores: list[str] = []
+        for output in self.branch.outputs:
+            if output.call is None:
+                names.append(output.name)
+                continue
+            local = self.context.names.take(output.local)
+            names.append(local)
+            stores.append(self._register(output, local))
+        return names, stores
+
+    def _register(self, output: Output, local: str) -> str:
+        call = output.call
+        assert call is not None
+        view = self.context.view
+        arguments = [flat(view, call.args[0]), local, *(flat(view, a) for a in call.args[2:])]
+        arguments += [f"{k.arg}={flat(view, k.value)}" for k in call.keywords if k.arg]
+        return layout.call(flat(view, call.func), arguments, width=self.width, unit=self.unit)
+
+    # torch.where
+
+    def where(
+        self, predicate: Rendered, arms: tuple[Straight, Straight], *, zero: bool = True
+    ) -> str:
+        """Statements that select each output with `torch.where`."""
+        lines = [self._prelude(a) for a in arms]
+        names, stores = self.targets()
+        pairs = list(zip(arms[0].results, arms[1].results, strict=True))
+        condition = predicate.text if predicate.boolean else f"{predicate.operand} != 0"
+        if len(pairs) > 1:
+            local = self.context.names.take("pred")
+            lines.append(f"{local} = {condition}")
+            condition = local
+        calls = [
+            layout.call(
+                f"{self.torch}.where",
+                [condition, self.expression(a)[0], self.expression(b)[0]],
+                width=self.width - (0 if self.branch.returns else len(name) + 3) - 7,
+                unit=self.unit,
+            )
+            for (a, b), name in zip(pairs, names or ["return"] * len(pairs), strict=True)
+        ]
+        if self.branch.returns:
+            is_tuple = isinstance(self.branch.arms[0].returned, ast.Tuple)
+            lines.append(f"return {', '.join(calls)}" + ("," if is_tuple and len(calls) == 1 else ""))
+        elif len(calls) == 1 or not self._crossed(pairs):
+            lines += [f"{n} = {c}" for n, c in zip(names, calls, strict=True)]
+        else:
+            lines.append(f"{', '.join(names)} = {', '.join(calls)}")
+        return "\n".join([*(line for line in lines if line), *stores])
+
+    def _crossed(self, pairs: Sequence[tuple[Result, Result]]) -> bool:
+        """Whether a later result reads an earlier output, and so must not see its new value."""
+        earlier: set[str] = set()
+        for output, pair in zip(self.branch.outputs, pairs, strict=True):
+            for result in pair:
+                texts = {self.expression(result)[0]}
+                if any(re.search(rf"(?<![\w.]){re.escape(n)}(?!\w)", t) for t in texts for n in earlier):
+                    return True
+            earlier.add(output.name)
+        return False
+
+    def _prelude(self, arm: Straight) -> str:
+        if not arm.prelude:
+            return ""
+        return copy_statements(self.context.view, arm.prelude, Changes(), self.unit).rstrip("\n")
+
+    # torch.cond
+
+    def cond(self, predicate: Rendered, arms: tuple[Straight, Straight], clones: list[list[bool]]) -> str:
+        """A `torch.cond` of two lambdas; of two functions if a lambda would be too long."""
+        parameters, operands = self._operands()
+        lines = [self._prelude(a) for a in arms]
+        bodies = [self._body(arm, clone) for arm, clone in zip(arms, clones, strict=True)]
+        head, stores = self._head()
+        colon = f" {', '.join(parameters)}:" if parameters else ":"
+        lambdas = [f"lambda{colon} {body}" for body in bodies]
+        if any(len(self.unit + text) + 1 > self.width or "\n" in text for text in lambdas):
+            functions = [
+                self._function(name, parameters, f"return {self._unwrapped(body)}")
+                for name, body in zip(self._function_names(), bodies, strict=True)
+            ]
+            return self._with_functions(lines, functions, head, predicate, operands, stores)
+        call = self._call(head, [predicate.text, *lambdas], operands)
+        return "\n".join([*(line for line in lines if line), call, *stores])
+
+    def cond_of_functions(
+        self,
+        predicate: Rendered,
+        bodies: tuple[Sequence[ast.stmt], Sequence[ast.stmt]],
+        returned: tuple[str, str],
+        changes: Changes,
+    ) -> str:
+        """A `torch.cond` of two functions with the statements of the arms."""
+        parameters, operands = self._operands()
+        functions = []
+        head, stores = self._head()
+        for name, body, value in zip(self._function_names(), bodies, returned, strict=True):
+            text = copy_statements(self.context.view, body, changes, self.unit) if body else ""
+            functions.append(self._function(name, parameters, f"{text}{value}".rstrip("\n")))
+        return self._with_functions([], functions, head, predicate, operands, stores)
+
+    def _function_names(self) -> tuple[str, str]:
+        if not hasattr(self, "_names"):
+            take = self.context.names.take
+            self._names = (take("true_fn"), take("false_fn"))
+        return self._names
+
+    def _head(self) -> tuple[str, list[str]]:
+        if self.branch.returns:
+            return f"return {self.torch}.cond", []
+        names, stores = self.targets()
+        return f"{', '.join(names)} = {self.torch}.cond", stores
+
+    def _operands(self) -> tuple[list[str], list[str]]:
+        return [self.renamed.get(o, o) for o in self.operands], list(self.operands)
+
+    def _body(self, arm: Straight, clones: Sequence[bool]) -> str:
+        parts = [
+            self.cloned(result) if clone else self.expression(result)[0]
+            for result, clone in zip(arm.results, clones, strict=True)
+        ]
+        if self.branch.returns and isinstance(self.branch.arms[0].returned, ast.Tuple):
+            return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+        return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+
+    @staticmethod
+    def _unwrapped(body: str) -> str:
+        return body
+
+    def _function(self, name: str, parameters: Sequence[str], body: str) -> str:
+        return f"def {name}({', '.join(parameters)}):\n{layout.indent(body, self.unit)}"
+
+    def _with_functions(
+        self,
+        lines: Sequence[str],
+        functions: Sequence[str],
+        head: str,
+        predicate: Rendered,
+        operands: Sequence[str],
+        stores: Sequence[str],
+    ) -> str:
+        call = self._call(head, [predicate.text, *self._function_names()], operands)
+        parts = [line for line in lines if line]
+        top = ["\n".join(parts)] if parts else []
+        return "\n\n".join([*top, *functions, "\n".join([call, *stores])])
+
+    def _call(self, head: str, arguments: list[str], operands: Sequence[str]) -> str:
+        if operands:
+            comma = "," if len(operands) == 1 else ""
+            arguments = [*arguments, f"({', '.join(operands)}{comma})"]
+        return layout.call(head, arguments, width=self.width, unit=self.unit)
+
+
+def reads_of(arm: Arm) -> frozenset[str]:
+    """Dotted names that an arm reads."""
+    return frozenset(
+        name
+        for s in arm.statements
+        for n in ast.walk(s)
+        if isinstance(n, (ast.Name, ast.Attribute)) and (name := dotted(n)) is not None
+    )

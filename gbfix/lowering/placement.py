@@ -1,0 +1,91 @@
+"""Where the compiled path goes: beside the original, which stays as the eager path.
+
+`if T:` becomes `if torch.compiler.is_compiling(): <compiled> elif T:`, so every byte of the
+original is still there and eager runs it as before. In a function that is only ever compiled the
+original is replaced. Knows statements and offsets, nothing of what the compiled path says.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from gbfix.analysis.conditions import Guard, Refused
+from gbfix.codegen import layout
+from gbfix.codegen.guards import operands
+from gbfix.fixes import Context
+from gbfix.lowering.branch import Branch
+from gbfix.source.text import Edit
+
+
+def width_for(context: Context, statement: ast.stmt, *, nested: bool = True) -> int:
+    """Columns left for text that will be indented below a statement."""
+    view = context.view
+    used = len(view.indent(statement).expandtabs(4)) + (
+        len(context.unit.expandtabs(4)) if nested else 0
+    )
+    return max(context.settings.line_length - used, 40)
+
+
+def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edit, ...]:
+    """Put the compiled path before the `if` (or `elif`), which becomes its alternative.
+
+    Raises:
+        Refused: if the `if` does not start its line.
+    """
+    view, node = context.view, branch.node
+    if not view.starts_line(node):
+        raise Refused("unusual-place", "the `if` does not start its line")
+    indent = view.indent(node)
+    keyword = "elif" if branch.is_elif else "if"
+    width = max(context.settings.line_length - len(indent.expandtabs(4)), 40)
+    head = layout.header(
+        keyword, operands(view, torch, branch.split.guards), width=width, unit=context.unit
+    )
+    text = f"{head}\n{layout.indent(body, context.unit)}\n"
+    at = view.start(node)
+    block = layout.indent(text, indent).removeprefix(indent)
+    join = "" if branch.is_elif or branch.returns else "el"
+    return (Edit(at, at, f"{block}{indent}{join}"),)
+
+
+def replacing(branch: Branch, body: str, context: Context) -> tuple[Edit, ...]:
+    """Replace the `if`, and the rest that it absorbs, by the compiled path.
+
+    Raises:
+        Refused: where comments would be lost or the test has static parts.
+    """
+    view, node = context.view, branch.node
+    last: ast.stmt = branch.rest[-1] if branch.rest else node
+    start, end = view.start(node), view.end(last)
+    if branch.is_elif or branch.split.guards or not view.starts_line(node):
+        raise Refused("keeps-original", "the test has static parts")
+    if view.has_comment(start, end):
+        raise Refused("keeps-original", "comments would be lost")
+    indent = view.indent(node)
+    return (Edit(start, end, layout.indent(body, indent).removeprefix(indent)),)
+
+
+def around(
+    statement: ast.stmt,
+    body: str,
+    torch: str,
+    guards: Sequence[Guard],
+    context: Context,
+) -> tuple[Edit, ...]:
+    """Put the compiled path before a simple statement, which moves below `else:`.
+
+    Raises:
+        Refused: if the statement shares its line with another.
+    """
+    view = context.view
+    if not (view.starts_line(statement) and view.ends_line(statement)):
+        raise Refused("unusual-place", "the statement shares its line with another")
+    indent = view.indent(statement)
+    start = view.start(statement)
+    width = max(context.settings.line_length - len(indent.expandtabs(4)), 40)
+    head = layout.header("if", operands(view, torch, guards), width=width, unit=context.unit)
+    text = layout.indent(f"{head}\n{layout.indent(body, context.unit)}\nelse:\n", indent)
+    lead = Edit(start, start, text.removeprefix(indent) + indent + context.unit)
+    later = view.indent_lines(start + 1, view.end(statement), context.unit)
+    return (lead, *later)

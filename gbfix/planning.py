@@ -1,0 +1,104 @@
+"""Chooses fixes: what every transform says of a site, and which fixes one pass can make together.
+
+A site gets the first fix that is safe enough; its refusals are kept, so that a site left alone says
+why. Two fixes of one pass never touch the same statement. Knows sites and fixes, not torch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.sites import BreakSite
+from gbfix.findings import FixOffer, Refusal, Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.selection import Selection
+from gbfix.settings import Branch, Settings
+
+
+@dataclass
+class Outcome:
+    """What the transforms make of one site."""
+
+    site: BreakSite
+    fixes: list[Fix] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+
+    @property
+    def offers(self) -> tuple[FixOffer, ...]:
+        """The fixes as offers, the preferred one first."""
+        return tuple(FixOffer(f.transform, f.safety, f.reason) for f in self.fixes)
+
+
+def consider(
+    site: BreakSite,
+    context: Context,
+    transforms: Sequence[Transform],
+    selection: Selection,
+    settings: Settings,
+) -> Outcome:
+    """Ask every transform that treats the site's diagnosis."""
+    outcome = Outcome(site)
+    for transform in _ordered(transforms, settings):
+        if site.diagnosis.code not in transform.codes:
+            continue
+        if not selection.allows(site.diagnosis.code, transform.name):
+            continue
+        taken, needed = set(context.names.taken), context.needs_torch
+        context.needs_torch = False
+        try:
+            fix = transform.propose(site, context)
+        except Refused as refused:
+            context.names.taken, context.needs_torch = taken, needed
+            outcome.refusals.append(Refusal(transform.name, refused.code, refused.sentence))
+            continue
+        context.names.taken, context.needs_torch = taken, needed or context.needs_torch
+        if not site.certain:
+            unproven = "it could not be proven that a tensor decides here"
+            fix = Fix(fix.transform, Safety.UNSAFE, unproven, fix.edits, fix.imports_torch)
+        outcome.fixes.append(fix)
+    if not outcome.fixes and not outcome.refusals:
+        outcome.refusals.append(
+            Refusal("gbfix", "no-transform", "no transform that is selected treats this diagnosis")
+        )
+    return outcome
+
+
+def _ordered(transforms: Sequence[Transform], settings: Settings) -> list[Transform]:
+    """The transforms in order of preference, the form asked for by the user first."""
+    preferred = settings.branch.value if settings.branch is not Branch.AUTO else None
+    return sorted(transforms, key=lambda t: (t.name != preferred, t.rank, t.name))
+
+
+def chosen(outcome: Outcome, settings: Settings) -> Fix | None:
+    """The fix to apply: the preferred one that is safe enough."""
+    return next((f for f in outcome.fixes if f.safety >= settings.safety), None)
+
+
+def compatible(outcomes: Iterable[Outcome], settings: Settings) -> list[tuple[Outcome, Fix]]:
+    """The fixes that one pass makes: inner before outer, none that overlap.
+
+    A fix reaches over its edits and over the statement of its site; what contains a site that is
+    still to be fixed waits for the next pass.
+    """
+    wanted = [(o, f) for o in outcomes if (f := chosen(o, settings)) is not None]
+    wanted.sort(key=lambda pair: _depth_key(pair[0]))
+    done: list[tuple[Outcome, Fix]] = []
+    taken: list[tuple[int, int]] = []
+    for outcome, fix in wanted:
+        statement = outcome.site.statement
+        reach = (statement.lineno, statement.end_lineno or statement.lineno)
+        if any(a <= reach[1] and reach[0] <= b for a, b in taken):
+            continue
+        taken.append(reach)
+        done.append((outcome, fix))
+    return done
+
+
+def _depth_key(outcome: Outcome) -> tuple[int, int]:
+    statement = outcome.site.statement
+    length = (statement.end_lineno or statement.lineno) - statement.lineno
+    inner = 0 if isinstance(outcome.site.node, ast.Call) else 1
+    return (length + inner, -statement.lineno)

@@ -1,0 +1,371 @@
+"""Rewrites a tensor-dependent branch as `torch.cond`.
+
+Both arms become part of the graph, and the predicate chooses between them at run time. The compiled
+path is written beside the original branch, which stays the eager path.
+
+Before:
+
+    def forward(self, x: torch.Tensor):
+        h = self.inner(x)
+        if h.abs().max() > self.limit:
+            h = self.shrink(h)
+        return self.outer(h)
+
+After:
+
+    def forward(self, x: torch.Tensor):
+        h = self.inner(x)
+        if torch.compiler.is_compiling():
+            h = torch.cond(h.abs().max() > self.limit, lambda: self.shrink(h), lambda: h.clone())
+        elif h.abs().max() > self.limit:
+            h = self.shrink(h)
+        return self.outer(h)
+
+What the arms decide is what they bind and what is read later. An arm that hands on a tensor it was
+given hands on a copy, since `torch.cond` refuses aliases; the fix is refused where the copy could be
+noticed. Attributes and buffers that an arm sets are selected as values and set once, after the call.
+An early return takes the rest of the function as its other arm.
+
+Gradients of tensors that only one arm uses are zeros instead of None in the compiled path. If the
+arms give different dtypes or strides, compilation fails with a message from `torch.cond`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.values import Value
+from gbfix.codegen.blocks import Changes
+from gbfix.codegen.expressions import flat
+from gbfix.codegen.predicates import Rendered, Renderer
+from gbfix.diagnoses import TENSOR_BRANCH, TENSOR_LOOP
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.aliases import (
+    check_not_changed_later,
+    own_names,
+    shared_root,
+    tensor_sources,
+)
+from gbfix.lowering.branch import Arm, Branch, check_tensor, find_branch, value_after
+from gbfix.lowering.expression import conditional_expression
+from gbfix.lowering.forms import Writer
+from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects
+from gbfix.lowering.inputs import check_in_place
+from gbfix.lowering.placement import beside, replacing, width_for
+from gbfix.lowering.results import Result, Straight, before, check_results, straighten
+
+LONGEST_COPY = 30
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Offer `torch.cond` for an `if` or a conditional expression.
+
+    Raises:
+        Refused: where the arms cannot be traced, or their results cannot be told to be tensors.
+    """
+    node = site.node
+    if isinstance(node, ast.While):
+        raise Refused("data-dependent-loop", "a loop that runs as long as a tensor says is not a branch")
+    if isinstance(node, ast.IfExp):
+        return conditional_expression(site, context, "cond", lambda a, b: None)
+    if not isinstance(node, ast.If):
+        raise Refused("unusual-condition", "the test decides something other than an `if`")
+    analysis = context.analysis
+    branch = find_branch(site, context.facts, context.liveness)
+    in_place = check_in_place(branch, None, context)
+    for arm in branch.arms:
+        _check_hazards(arm, in_place, context)
+    check_objects(branch, analysis, context.facts)
+    torch = context.torch(site.statement)
+    predicate = Renderer(context.view, analysis, torch).render(branch.split.predicate)
+    operands = attribute_operands(branch, analysis, context.facts)
+    arms = [straighten(arm, branch, analysis) for arm in branch.arms]
+    plain = all(a is not None and not a.prelude for a in arms)
+    if plain and arms[0] is not None and arms[1] is not None:
+        return _straight(branch, (arms[0], arms[1]), predicate, operands, torch, context)
+    return _functions(branch, predicate, operands, torch, in_place, context)
+
+
+def _check_hazards(arm: Arm, in_place: frozenset[str], context: Context) -> None:
+    kept = arm.effects.mutated
+    arm.effects.mutated = [
+        (target, node)
+        for target, node in kept
+        if not (isinstance(node, ast.AugAssign) and ast.unparse(target) in in_place)
+    ]
+    try:
+        check_arm(arm, context.analysis, context.facts)
+    finally:
+        arm.effects.mutated = kept
+
+
+def _writer(
+    branch: Branch, operands: tuple[str, ...], torch: str, context: Context, *, nested: bool
+) -> Writer:
+    renamed = {o: o.rsplit(".", 1)[1] for o in operands}
+    for name, local in list(renamed.items()):
+        renamed[name] = local if local not in context.names.taken else context.names.take(local)
+    width = width_for(context, branch.node, nested=nested)
+    return Writer(context, branch, torch, width, operands, renamed)
+
+
+def _straight(
+    branch: Branch,
+    arms: tuple[Straight, Straight],
+    predicate: Rendered,
+    operands: tuple[str, ...],
+    torch: str,
+    context: Context,
+) -> Fix:
+    """Arms that are one expression per output: lambdas."""
+    analysis = context.analysis
+    values = check_results(branch, arms, analysis)
+    _check_types(values)
+    clones: list[list[bool]] = []
+    roots: list[str] = []
+    for arm in arms:
+        row: list[bool] = []
+        given: set[str] = set()
+        for result in arm.results:
+            root = _root(result, branch, context)
+            text = ast.unparse(result.node) if result.node is not None else result.incoming
+            row.append(root is not None or text in given)
+            given.add(text)
+            if root and not _private(root, branch, context):
+                roots.append(root)
+        clones.append(row)
+    names = [o.name for o in branch.outputs]
+    check_not_changed_later(roots, names if roots else [], branch.node, analysis, context.facts)
+    sources = [
+        tensor_sources([r.node for r in arm.results if r.node is not None], analysis)
+        | {r.incoming for r in arm.results if r.node is None or r.operator}
+        for arm in arms
+    ]
+    safety, reason = _safety(values, sources, roots, branch)
+
+    def write(nested: bool) -> str:
+        return _writer(branch, operands, torch, context, nested=nested).cond(
+            predicate, arms, clones
+        )
+
+    return _place(branch, write, torch, context, safety, reason)
+
+
+def _root(result: Result, branch: Branch, context: Context) -> str | None:
+    if result.node is None:
+        return result.incoming
+    if result.operator:
+        return None
+    return shared_root(result.node, context.analysis, frozenset())
+
+
+def _private(root: str, branch: Branch, context: Context) -> bool:
+    """Whether only this one name can reach a tensor."""
+    value = context.analysis.before[branch.node].get(root)
+    return value is not None and value.unshared
+
+
+def _functions(
+    branch: Branch,
+    predicate: Rendered,
+    operands: tuple[str, ...],
+    torch: str,
+    in_place: frozenset[str],
+    context: Context,
+) -> Fix:
+    """Arms that need statements: local functions."""
+    analysis = context.analysis
+    lines = sum((s.end_lineno or s.lineno) - s.lineno + 1 for a in branch.arms for s in a.statements)
+    if lines > LONGEST_COPY:
+        raise Refused("long-arm", f"the arms have {lines} lines, which the fix would have to repeat")
+    bodies, returned, values, roots = [], [], [], []
+    for arm in branch.arms:
+        body, text, results, shared = _body(arm, branch, context)
+        bodies.append(body)
+        returned.append(text)
+        values.append(results)
+        roots += shared
+    if branch.returns and len(values[0]) != len(values[1]):
+        raise Refused("different-structure", "the arms return different numbers of values")
+    pairs = list(zip(values[0], values[1], strict=True))
+    _check_types(pairs)
+    names = [o.name for o in branch.outputs]
+    check_not_changed_later(roots, names if roots else [], branch.node, analysis, context.facts)
+    carried = _carried(branch, context)
+    sources = [tensor_sources(a.statements, analysis) for a in branch.arms]
+    safety, reason = _safety(pairs, sources, roots, branch)
+    attributes = {o.name: o.local for o in branch.outputs if o.is_attribute}
+    changes = Changes(
+        names=attributes,
+        buffers={o.name: o.local for o in branch.outputs if o.call is not None},
+        out_of_place=in_place,
+    )
+    everything = (*carried, *(o for o in operands if o not in carried))
+
+    def write(nested: bool) -> str:
+        writer = _writer(branch, everything, torch, context, nested=nested)
+        writer.renamed = {
+            o: attributes.get(o, writer.renamed.get(o, o)) if "." in o else o for o in everything
+        }
+        renaming = {**{k: v for k, v in writer.renamed.items() if "." in k}, **attributes}
+        made = Changes(renaming, changes.buffers, changes.out_of_place)
+        return writer.cond_of_functions(
+            predicate, (bodies[0], bodies[1]), (returned[0], returned[1]), made
+        )
+
+    return _place(branch, write, torch, context, safety, reason)
+
+
+def _body(
+    arm: Arm, branch: Branch, context: Context
+) -> tuple[list[ast.stmt], str, list[Value], list[str]]:
+    """Statements of an arm, the text of its `return`, the returned values, and shared roots."""
+    analysis = context.analysis
+    own = own_names(arm.statements, analysis)
+    roots: list[str] = []
+    if branch.returns:
+        last = arm.statements[-1]
+        nested = [n for s in arm.statements for n in ast.walk(s) if isinstance(n, ast.Return)]
+        if not isinstance(last, ast.Return) or last.value is None or len(nested) != 1:
+            raise Refused("several-returns", "an arm returns in more than one place")
+        elements = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+        texts, values = [], []
+        for element in elements:
+            check_tensor(analysis.values[element], "what the function returns")
+            values.append(analysis.values[element])
+            texts.append(_maybe_cloned(element, own, roots, context))
+        comma = "," if isinstance(last.value, ast.Tuple) and len(texts) == 1 else ""
+        return list(arm.statements[:-1]), f"return {', '.join(texts)}{comma}", values, roots
+    texts, values = [], []
+    for output in branch.outputs:
+        bound = output.name in arm.effects.stores or output.name in arm.effects.attributes
+        if bound:
+            value = value_after(output.name, branch, arm.truth, analysis)
+        else:
+            incoming = before(output.name, branch, analysis)
+            if incoming is None:
+                raise Refused(
+                    "undefined-after-if",
+                    f"`{output.name}` has no value yet where an arm leaves it alone",
+                )
+            value = incoming
+        check_tensor(value, f"`{output.name}`")
+        values.append(value)
+        shared = not bound or (output.name not in own and not value.unshared)
+        if shared:
+            texts.append(f"{output.local}.clone()")
+            if not bound and not value.unshared:
+                roots.append(output.name)
+        else:
+            texts.append(output.local)
+    return list(arm.statements), f"return {', '.join(texts)}", values, roots
+
+
+def _maybe_cloned(node: ast.expr, own: frozenset[str], roots: list[str], context: Context) -> str:
+    text = flat(context.view, node)
+    root = shared_root(node, context.analysis, own)
+    if root is None:
+        return text
+    if root:
+        roots.append(root)
+    bare = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return f"{text}.clone()" if bare else f"({text}).clone()"
+
+
+def _carried(branch: Branch, context: Context) -> tuple[str, ...]:
+    """What must be passed in: names that an arm rebinds, since a nested function makes them local.
+
+    Raises:
+        Refused: for such a name that does not hold a tensor.
+    """
+    found: dict[str, None] = {}
+    environment = context.analysis.before[branch.node]
+    for arm in branch.arms:
+        for name in arm.effects.stores:
+            if name in environment and not environment[name].unbound:
+                found.setdefault(name)
+    for output in branch.outputs:
+        if before(output.name, branch, context.analysis) is not None:
+            if any(
+                output.name not in a.effects.stores and output.name not in a.effects.attributes
+                for a in branch.arms
+            ):
+                found.setdefault(output.name)
+    read = {
+        n.id
+        for arm in branch.arms
+        for s in arm.statements
+        for n in ast.walk(s)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    } | {o.name for o in branch.outputs}
+    needed = tuple(n for n in found if n in read or "." in n)
+    for name in needed:
+        value = before(name, branch, context.analysis)
+        if value is not None and not value.tensor:
+            raise Refused("rebinds-value", f"an arm rebinds `{name}`, which is not a tensor before it")
+    return needed
+
+
+def _check_types(values: Sequence[tuple[Value, Value]]) -> None:
+    for a, b in values:
+        if (a.boolean and b.floating) or (a.floating and b.boolean):
+            raise Refused("different-dtypes", "the arms give different dtypes")
+    if any(a.boolean for a, _ in values) and any(a.floating for a, _ in values):
+        raise Refused(
+            "mixed-result-types",
+            "one `torch.cond` that gives both floating and boolean tensors fails with gradients",
+        )
+
+
+def _safety(
+    values: Sequence[tuple[Value, Value]],
+    sources: Sequence[frozenset[str]],
+    roots: Sequence[str],
+    branch: Branch,
+) -> tuple[Safety, str]:
+    if not all(a.dtype == b.dtype or (a.boolean and b.boolean) for a, b in values):
+        return (
+            Safety.REVIEW,
+            "the arms must give one dtype and stride, which could not be proven; if they do not, "
+            "compiling fails",
+        )
+    if sources[0] != sources[1]:
+        return (
+            Safety.REVIEW,
+            "a tensor that only one arm uses gets a gradient of zeros instead of None when compiled",
+        )
+    if roots and branch.returns:
+        return Safety.REVIEW, f"returns a copy where eager returns `{roots[0]}` itself"
+    return Safety.SAFE, "both arms are traced and made of the same tensors"
+
+
+def _place(
+    branch: Branch,
+    write: Callable[[bool], str],
+    torch: str,
+    context: Context,
+    safety: Safety,
+    reason: str,
+) -> Fix:
+    if context.only_compiled:
+        try:
+            edits = replacing(branch, write(False), context)
+            return Fix("cond", safety, reason, edits, context.needs_torch)
+        except Refused:
+            pass
+    edits = beside(branch, write(True), torch, context)
+    return Fix("cond", safety, reason, edits, context.needs_torch)
+
+
+TRANSFORM = Transform(
+    name="cond",
+    codes=(TENSOR_BRANCH.code, TENSOR_LOOP.code),
+    summary="trace both arms of a branch with torch.cond",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=40,
+)
