@@ -72,12 +72,10 @@ def _apply_summary(result: RunResult, fixed: int, left: int, written: bool) -> I
         return
     files = sum(any(f.applied for f in file.findings) for file in result.files)
     verb = "Fixed" if written else "Would fix"
-    yield line(
-        Span(f"{verb} {fixed} of {_count(fixed + left, 'break site')}", "bold"),
-        f" in {_count(files, 'file')}; {left} left as {'it is' if left == 1 else 'they are'}."
-        if left
-        else f" in {_count(files, 'file')}.",
-    )
+    where = f" in {_count(files, 'file')}" if fixed else ""
+    rest = f"; {left} left as {'it is' if left == 1 else 'they are'}" if left else ""
+    sites = _count(fixed + left, "break site")
+    yield line(Span(f"{verb} {fixed or 'none'} of {sites}", "bold"), f"{where}{rest}.")
 
 
 def _place(finding: Finding) -> Sequence[Span | str]:
