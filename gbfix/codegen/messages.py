@@ -1,0 +1,71 @@
+"""The message of an assertion inside a graph: a constant string, from whatever the code would say.
+
+A graph can hold no formatted values, so what an f-string or a `%` would insert is named in the text
+instead: `f"got {x.min()}"` says `got {x.min()}`. Knows messages, nothing of checks.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.flow import Analysis
+from gbfix.codegen.view import View
+
+
+def assertion_message(
+    node: ast.expr | None, view: View, analysis: Analysis, test: ast.expr | None = None
+) -> str:
+    """Source text of a constant string for an exception or an assertion's message."""
+    if isinstance(node, ast.Call) and test is None:
+        name = ast.unparse(node.func).rsplit(".", 1)[-1]
+        if not node.args:
+            return _quoted(name, '"')
+        return _literal(node.args[0], view, name)
+    if node is None:
+        return _quoted(f"assertion failed: {ast.unparse(test)}" if test else "check failed", '"')
+    if test is None:
+        return _quoted(ast.unparse(node), '"')
+    return _literal(node, view, "assertion failed")
+
+
+def _literal(node: ast.expr, view: View, otherwise: str) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        text = view.text(node)
+        if "\n" not in text:
+            return text
+        return _quoted(node.value, '"')
+    parts = _parts(node)
+    if parts is None:
+        return _quoted(f"{otherwise}: {ast.unparse(node)}", '"')
+    return _quoted(parts, '"')
+
+
+def _parts(node: ast.expr) -> str | None:
+    """The text of a string expression with `{...}` where values would stand."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        texts = []
+        for part in node.values:
+            if isinstance(part, ast.Constant):
+                texts.append(str(part.value))
+            elif isinstance(part, ast.FormattedValue):
+                texts.append("{" + ast.unparse(part.value) + "}")
+        return "".join(texts)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _parts(node.left), _parts(node.right)
+        return None if left is None or right is None else left + right
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return _parts(node.left)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "format"
+    ):
+        return _parts(node.func.value)
+    return None
+
+
+def _quoted(text: str, quote: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"{quote}{escaped.replace(quote, chr(92) + quote)}{quote}"

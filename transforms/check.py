@@ -1,0 +1,198 @@
+"""Turns validation of tensor values into checks that a graph can hold.
+
+`if tensor: raise` and assertions that Dynamo cannot take over become `torch._assert_async` in the
+compiled path, and stay as they are in eager mode.
+
+Before:
+
+    def forward(self, x: torch.Tensor):
+        if torch.isnan(x).any():
+            raise ValueError("x has NaN")
+        return self.net(x)
+
+After:
+
+    def forward(self, x: torch.Tensor):
+        if torch.compiler.is_compiling():
+            torch._assert_async(~torch.isnan(x).any(), "x has NaN")
+        elif torch.isnan(x).any():
+            raise ValueError("x has NaN")
+        return self.net(x)
+
+In the compiled path a failing check raises `RuntimeError` with the message; values that the message
+would have formatted are named instead of shown. On CUDA a failing check is a device-side assertion:
+it shows at the next synchronisation, and the process's CUDA context is lost. The setting
+`check = "skip"` gives the other idiom, which does not check at all while compiling:
+
+    if not torch.compiler.is_compiling() and torch.isnan(x).any():
+        raise ValueError("x has NaN")
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.conditions import Refused, Split, split
+from gbfix.analysis.effects import effects
+from gbfix.analysis.sites import BreakSite
+from gbfix.codegen import layout
+from gbfix.codegen.guards import compiling
+from gbfix.codegen.messages import assertion_message
+from gbfix.codegen.predicates import Rendered, Renderer
+from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_RAISE
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.placement import around, width_for
+from gbfix.settings import CheckStyle
+from gbfix.source.text import Edit
+
+_RAISES = "a failing check raises RuntimeError instead of the original exception when compiled"
+_SKIPS = "the check is not made in the compiled path"
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Offer a check inside the graph for an `if ...: raise` or an `assert`.
+
+    Raises:
+        Refused: where the branch does more than raise, or its test has no tensor form.
+    """
+    if isinstance(site.node, ast.Assert):
+        return _assertion(site.node, context)
+    node = site.node
+    if not isinstance(node, ast.If):
+        raise Refused("unusual-condition", "what raises is not an `if` or an `assert`")
+    if not (node.body and isinstance(node.body[-1], ast.Raise)):
+        return _raising_else(node, context)
+    _check_only_raises(node.body, context)
+    if context.settings.check is CheckStyle.SKIP:
+        return _skip(node, context)
+    parts = split(node.test, context.analysis, context.facts)
+    torch = context.torch(node)
+    renderer = Renderer(context.view, context.analysis, torch)
+    fine = renderer.negated(parts.predicate)
+    if node.orelse:
+        return _with_else(node, parts, fine, torch, context)
+    body = _call(fine, _message_of(node.body[-1], context), torch, width_for(context, node), context)
+    return _beside(node, parts, body, torch, context)
+
+
+def _check_only_raises(body: list[ast.stmt], context: Context) -> None:
+    """What stands before the `raise` is skipped when compiled, so it may only prepare or report."""
+    found = effects(body[:-1], context.analysis, context.facts)
+    if found.attributes or found.mutated or found.random:
+        raise Refused("work-before-raise", "the branch changes something before it raises")
+    for statement in body[:-1]:
+        if isinstance(statement, (ast.For, ast.While, ast.With, ast.Try, ast.Return)):
+            raise Refused("work-before-raise", "the branch does more than prepare an exception")
+
+
+def _message_of(statement: ast.stmt, context: Context) -> str:
+    assert isinstance(statement, ast.Raise)
+    return assertion_message(statement.exc, context.view, context.analysis)
+
+
+def _call(
+    predicate: Rendered, message: str, torch: str, width: int, context: Context
+) -> str:
+    arguments = [predicate.text, message]
+    return layout.call(f"{torch}._assert_async", arguments, width=width, unit=context.unit)
+
+
+def _beside(node: ast.If, parts: Split, body: str, torch: str, context: Context) -> Fix:
+    from gbfix.codegen.guards import operands
+
+    view = context.view
+    parent = context.info.module.parents[node]
+    is_elif = isinstance(parent, ast.If) and node in parent.orelse and (
+        parent.col_offset == node.col_offset
+    )
+    if not view.starts_line(node):
+        raise Refused("unusual-place", "the `if` does not start its line")
+    indent = view.indent(node)
+    width = max(context.settings.line_length - len(indent.expandtabs(4)), 40)
+    head = layout.header(
+        "elif" if is_elif else "if", operands(view, torch, parts.guards), width=width,
+        unit=context.unit,
+    )  # fmt: skip
+    text = layout.indent(f"{head}\n{layout.indent(body, context.unit)}\n", indent)
+    at = view.start(node)
+    join = "" if is_elif else "el"
+    edit = Edit(at, at, f"{text.removeprefix(indent)}{indent}{join}")
+    return Fix("check", Safety.REVIEW, _RAISES, (edit,), context.needs_torch)
+
+
+def _with_else(
+    node: ast.If, parts: Split, fine: Rendered, torch: str, context: Context
+) -> Fix:
+    """An `if` with other arms: the check goes before it, and the test is skipped when compiled."""
+    view = context.view
+    parent = context.info.module.parents[node]
+    if isinstance(parent, ast.If) and node in parent.orelse and parent.col_offset == node.col_offset:
+        raise Refused("elif-with-else", "an `elif` that raises has further arms")
+    from gbfix.codegen.guards import operands
+
+    message = _message_of(node.body[-1], context)
+    body = _call(fine, message, torch, width_for(context, node), context)
+    indent = view.indent(node)
+    head = layout.header(
+        "if", operands(view, torch, parts.guards), width=context.settings.line_length
+    )
+    text = layout.indent(f"{head}\n{layout.indent(body, context.unit)}\n", indent)
+    at = view.start(node)
+    lead = Edit(at, at, text.removeprefix(indent) + indent)
+    return Fix(
+        "check", Safety.REVIEW, _RAISES, (lead, *_not_compiling(node, torch, context)),
+        context.needs_torch,
+    )  # fmt: skip
+
+
+def _not_compiling(node: ast.If, torch: str, context: Context) -> tuple[Edit, ...]:
+    """Edits that make the test false while compiling."""
+    view = context.view
+    start, end = view.start(node.test), view.end(node.test)
+    lead = f"not {compiling(torch)} and "
+    if view.slice(view.start(node), start).rstrip().endswith("("):
+        at = start - (len(view.slice(view.start(node), start)) - len(view.slice(
+            view.start(node), start).rstrip()) + 1)  # fmt: skip
+        return (Edit(at, at, lead),)
+    loose = isinstance(node.test, (ast.IfExp, ast.Lambda)) or (
+        isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
+    )
+    if loose:
+        return (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
+    return (Edit(start, start, lead),)
+
+
+def _skip(node: ast.If, context: Context) -> Fix:
+    torch = context.torch(node)
+    edits = _not_compiling(node, torch, context)
+    return Fix("check", Safety.REVIEW, _SKIPS, edits, context.needs_torch)
+
+
+def _raising_else(node: ast.If, context: Context) -> Fix:
+    """`if ok: ... else: raise`: the compiled path checks and goes on with the first arm."""
+    raise Refused("raise-in-else", "the exception is raised in the other arm of a branch that does work")
+
+
+def _assertion(node: ast.Assert, context: Context) -> Fix:
+    parts = split(node.test, context.analysis, context.facts)
+    torch = context.torch(node)
+    predicate = Renderer(context.view, context.analysis, torch).render(parts.predicate)
+    if any(not g.truth for g in parts.guards):
+        raise Refused("mixed-assertion", "static and tensor operands of the assertion are alternatives")
+    if context.settings.check is CheckStyle.SKIP:
+        raise Refused("assertion-kept", "assertions are not skipped; use python -O for that")
+    message = assertion_message(node.msg, context.view, context.analysis, test=node.test)
+    body = _call(predicate, message, torch, width_for(context, node), context)
+    edits = around(node, body, torch, parts.guards, context)
+    return Fix("check", Safety.REVIEW, _RAISES, edits, context.needs_torch)
+
+
+TRANSFORM = Transform(
+    name="check",
+    codes=(TENSOR_RAISE.code, TENSOR_ASSERT.code),
+    summary="check tensor values inside the graph",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=20,
+)

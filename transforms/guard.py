@@ -1,0 +1,274 @@
+"""Keeps output out of compiled code: `if not torch.compiler.is_compiling():`.
+
+Prints, log calls and warnings stay where they are and still speak in eager mode. In the compiled
+path the line is not there, and neither is the break. Neighbouring calls share one guard; an `if`
+whose whole body only speaks takes the guard into its test, so that a tensor condition goes too.
+
+Before:
+
+    def forward(self, x):
+        y = self.net(x)
+        print("norm", y.norm())
+        return y
+
+After:
+
+    def forward(self, x):
+        y = self.net(x)
+        if not torch.compiler.is_compiling():
+            print("norm", y.norm())
+        return y
+
+The fix is refused where an argument does something that the program needs (an assignment, a `pop`, a
+`next`), because skipping the call would skip that too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.effects import effects
+from gbfix.analysis.logs import is_log_call
+from gbfix.analysis.sites import BreakSite
+from gbfix.codegen import layout
+from gbfix.codegen.guards import compiling
+from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, TENSOR_BRANCH, WARNINGS_CALL
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.branch import block_of
+from gbfix.source.text import Edit
+
+_REASON = "nothing is printed, logged or warned in the compiled path"
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Guard a call, its neighbours, or the `if` around it.
+
+    Raises:
+        Refused: where the call or the condition around it has effects of its own.
+    """
+    statement = site.statement
+    if isinstance(site.node, ast.If):
+        if not _only_speaks(site.node, context):
+            raise Refused("not-only-output", "the branch does more than print, log or warn")
+        return _guard_if(site.node, context)
+    if isinstance(site.node, (ast.IfExp, ast.BoolOp, ast.UnaryOp)):
+        raise Refused("not-only-output", "the condition decides more than output")
+    assert isinstance(statement, ast.Expr)
+    _check_arguments(statement, context)
+    around = _speaking_if(statement, context)
+    if around is not None:
+        return _guard_if(around, context)
+    return _guard_run(_neighbours(statement, context), context)
+
+
+def _check_arguments(statement: ast.Expr, context: Context) -> None:
+    call = statement.value
+    assert isinstance(call, ast.Call)
+    parts: list[ast.expr] = [*call.args, *(k.value for k in call.keywords)]
+    found = effects(parts, context.analysis, context.facts)
+    if any(isinstance(n, ast.NamedExpr) for p in parts for n in ast.walk(p)):
+        raise Refused("effectful-arguments", "an argument assigns a name that may be needed")
+    if found.mutated or found.attributes or found.random:
+        raise Refused("effectful-arguments", "an argument changes something besides being shown")
+    for text in found.unknown:
+        if text.rsplit(".", 1)[-1] in {"next", "input", "pop", "read", "readline", "get_nowait"}:
+            raise Refused("effectful-arguments", f"`{text}` in an argument changes something")
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(statement)):
+        raise Refused("effectful-arguments", "an argument yields or awaits")
+
+
+def _only_speaks(node: ast.If, context: Context) -> bool:
+    """Whether every arm of an `if` consists of output alone."""
+    if not node.body or not all(_speaks(s, context) for s in node.body):
+        return False
+    return all(
+        _only_speaks(s, context) if isinstance(s, ast.If) else _speaks(s, context)
+        for s in node.orelse
+    )
+
+
+def _speaks(statement: ast.stmt, context: Context) -> bool:
+    if not isinstance(statement, ast.Expr):
+        return False
+    if statement in context.analysis.eager:
+        return False
+    if not is_log_call(statement.value, context.analysis, context.facts):
+        return False
+    try:
+        _check_arguments(statement, context)
+    except Refused:
+        return False
+    return True
+
+
+def _speaking_if(statement: ast.stmt, context: Context) -> ast.If | None:
+    """The outermost `if` around a statement that only speaks and whose tests only compute."""
+    found: ast.If | None = None
+    parent = context.info.module.parents.get(statement)
+    while isinstance(parent, ast.If) and parent is not context.info.node:
+        if not _only_speaks(parent, context) or not _pure_tests(parent, context):
+            break
+        found = parent
+        parent = context.info.module.parents.get(parent)
+    if found is None or _is_elif(found, context):
+        return None
+    return found
+
+
+def _is_elif(node: ast.If, context: Context) -> bool:
+    parent = context.info.module.parents.get(node)
+    return isinstance(parent, ast.If) and node in parent.orelse and _column(node) == _column(parent)
+
+
+def _column(node: ast.stmt) -> int:
+    return node.col_offset
+
+
+def _pure_tests(node: ast.If, context: Context) -> bool:
+    tests = [n.test for n in ast.walk(node) if isinstance(n, ast.If)]
+    found = effects(tests, context.analysis, context.facts)
+    named = any(isinstance(n, ast.NamedExpr) for t in tests for n in ast.walk(t))
+    return not (found.mutated or found.attributes or found.random or named)
+
+
+def _guard_if(node: ast.If, context: Context) -> Fix:
+    """Take the guard into the test; around the whole `if` where it has other arms.
+
+    Raises:
+        Refused: where the `if` is an `elif`.
+    """
+    view = context.view
+    if _is_elif(node, context):
+        raise Refused("elif-output", "the branch is an `elif`")
+    if not _pure_tests(node, context):
+        raise Refused("effectful-condition", "the test does more than compute")
+    torch = context.torch(node)
+    if node.orelse:
+        return _guard_run([node], context)
+    start, end = view.start(node.test), view.end(node.test)
+    loose = isinstance(node.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (
+        isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
+    )
+    lead = f"not {compiling(torch)} and "
+    line = view.source.line_text(node.lineno)
+    inside = view.slice(view.start(node), start).rstrip().endswith("(")
+    too_long = len(line) + len(lead) > context.settings.line_length
+    if inside and "\n" in view.slice(view.start(node), view.line_end(end)):
+        edits = _inside_parentheses(node, lead, loose, context)
+    elif too_long:
+        return _guard_run([node], context)
+    elif loose and not inside:
+        edits = (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
+    elif inside:
+        at = view.start(node) + len("if ")
+        edits = (Edit(at, at, lead),)
+    else:
+        edits = (Edit(start, start, lead),)
+    return Fix("guard", Safety.REVIEW, _REASON, edits, context.needs_torch)
+
+
+def _inside_parentheses(
+    node: ast.If, lead: str, loose: bool, context: Context
+) -> tuple[Edit, ...]:
+    at = context.view.start(node) + len("if ")
+    return (Edit(at, at, lead),)
+
+
+def _neighbours(statement: ast.stmt, context: Context) -> list[ast.stmt]:
+    """The run of output statements around one, none of which shares a line with other code."""
+    block = block_of(statement, context.info.module)
+    at = next(i for i, s in enumerate(block) if s is statement)
+    first = last = at
+    while first > 0 and _joins(block[first - 1], block[first], context):
+        first -= 1
+    while last + 1 < len(block) and _joins(block[last], block[last + 1], context):
+        last += 1
+    return block[first : last + 1]
+
+
+def _joins(above: ast.stmt, below: ast.stmt, context: Context) -> bool:
+    if not (_speaks(above, context) and _speaks(below, context)):
+        return False
+    view = context.view
+    return all(view.starts_line(s) and view.ends_line(s) for s in (above, below))
+
+
+def _guard_run(statements: Sequence[ast.stmt], context: Context) -> Fix:
+    """Put a guard above statements and indent them."""
+    view = context.view
+    first, last = statements[0], statements[-1]
+    torch = context.torch(first)
+    if not (view.starts_line(first) and view.ends_line(last)):
+        return _guard_inline(first, context)
+    indent = view.indent(first)
+    start = view.line_start(view.start(first))
+    head = layout.indent(f"if not {compiling(torch)}:\n", indent)
+    edits = [Edit(start, start, head), *view.indent_lines(start, view.end(last), context.unit)]
+    return Fix("guard", Safety.REVIEW, _REASON, _merged(edits), context.needs_torch)
+
+
+def _merged(edits: list[Edit]) -> tuple[Edit, ...]:
+    """Insertions at one offset as one edit, in the order given."""
+    by_place: dict[tuple[int, int], str] = {}
+    for edit in edits:
+        key = (edit.start, edit.end)
+        by_place[key] = by_place.get(key, "") + edit.text
+    return tuple(Edit(start, end, text) for (start, end), text in by_place.items())
+
+
+def _guard_inline(statement: ast.stmt, context: Context) -> Fix:
+    """`a = 1; print(a)` and `if x: print(x)`: the statements of the line get lines of their own.
+
+    Raises:
+        Refused: where the line holds more than simple statements.
+    """
+    view = context.view
+    block = block_of(statement, context.info.module)
+    parent = context.info.module.parents[statement]
+    line = [s for s in block if s.lineno == statement.lineno or s.end_lineno == statement.lineno]
+    header = not view.starts_line(line[0])
+    if any(s.lineno != s.end_lineno for s in line):
+        raise Refused("shared-line", "the call shares a line with a statement over several lines")
+    if header and not isinstance(parent, (ast.If, ast.For, ast.While, ast.With, ast.FunctionDef)):
+        raise Refused("shared-line", "the call stands on the line of a header")
+    if header and any(
+        b is not block and isinstance(b, list) and b and b[0].lineno == statement.lineno
+        for b in (getattr(parent, "orelse", None), getattr(parent, "body", None))
+    ):
+        raise Refused("shared-line", "the call shares its line with another block")
+    torch = context.torch(statement)
+    outer = view.indent(line[0])
+    indent = outer + context.unit if header else outer
+    texts: list[str] = []
+    guarded = False
+    for one in line:
+        speaks = _speaks(one, context)
+        if speaks and not guarded:
+            texts.append(f"{indent}if not {compiling(torch)}:")
+        texts.append(f"{indent}{context.unit if speaks else ''}{view.text(one)}")
+        guarded = speaks
+    start, end = view.start(line[0]), view.end(line[-1])
+    tail = view.slice(end, view.line_end(end)).lstrip()
+    if tail.startswith(";"):
+        end += view.slice(end, view.line_end(end)).index(";") + 1
+    text = "\n".join(texts)
+    if header:
+        space = view.slice(view.line_start(start), start)
+        start -= len(space) - len(space.rstrip())
+        text = f"\n{text}"
+    else:
+        text = text.removeprefix(indent)
+    return Fix("guard", Safety.REVIEW, _REASON, (Edit(start, end, text),), context.needs_torch)
+
+
+TRANSFORM = Transform(
+    name="guard",
+    codes=(PRINT_CALL.code, LOGGING_CALL.code, WARNINGS_CALL.code, TENSOR_BRANCH.code),
+    summary="skip output while compiling",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=10,
+)
