@@ -59,6 +59,8 @@ def consider(
             unproven = "it could not be proven that a tensor decides here"
             fix = Fix(fix.transform, Safety.UNSAFE, unproven, fix.edits, fix.imports_torch)
         outcome.fixes.append(fix)
+    # An assumption that cannot be proven comes last, whatever the order of preference.
+    outcome.fixes.sort(key=lambda f: f.safety is Safety.UNSAFE)
     if not outcome.fixes and not outcome.refusals:
         outcome.refusals.append(
             Refusal("gbfix", "no-transform", "no transform that is selected treats this diagnosis")

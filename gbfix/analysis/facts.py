@@ -212,7 +212,7 @@ class Facts:
         value = analysis.values.get(write.value) if analysis else None
         if value is None or (write.registered and not value.may_be_tensor):
             return otherwise
-        return replace(value, unshared=False, unbound=False)
+        return settled(replace(value, unshared=False, unbound=False))
 
     def registered(self, cls: ClassInfo, name: str) -> bool:
         """Whether an attribute is a buffer or a parameter of the module."""
@@ -246,7 +246,7 @@ class Facts:
                 continue
             else:
                 values.append(UNKNOWN)
-        return join_all(values)
+        return settled(join_all(values))
 
     def named(self, qualified: str) -> Value:
         """The value of a qualified name of the project or of a library."""
@@ -274,6 +274,13 @@ class Facts:
             isinstance(n, ast.Call) and (_last(n.func) or "").endswith("is_compiling")
             for n in ast.walk(info.node)
         )
+
+
+def settled(value: Value) -> Value:
+    """A Python number read from a tensor before the traced code runs is a constant to it."""
+    if value.kinds & Kind.SCALAR:
+        return replace(value, kinds=(value.kinds & ~Kind.SCALAR) | Kind.STATIC)
+    return value
 
 
 def _is_static(node: Function) -> bool:

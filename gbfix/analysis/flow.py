@@ -14,7 +14,7 @@ from typing import cast
 
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
-from gbfix.analysis.facts import Facts
+from gbfix.analysis.facts import Facts, settled
 from gbfix.analysis.modes import Mode
 from gbfix.analysis.project import FunctionInfo, Module, import_bindings
 from gbfix.analysis.torch_table import TENSOR_CLASSES
@@ -90,7 +90,7 @@ def _closure(outer: FunctionInfo, facts: Facts) -> Environment:
     for environment in analysis.before.values():
         for name, value in environment.items():
             found[name] = join(found[name], value) if name in found else value
-    return found
+    return {n: settled(replace(v, unshared=False, unbound=False)) for n, v in found.items()}
 
 
 class _Flow(Evaluator):
