@@ -114,6 +114,7 @@ def _pass(
     by_path = {s.current.path: s for s in states}
     regions = Regions(facts, project.given, settings.region.value)
     reached = regions.reached()
+    facts.region = frozenset(reached)
     functions: dict[str, list[FunctionInfo]] = {}
     for info in reached.values():
         functions.setdefault(info.module.name, []).append(info)
@@ -168,11 +169,13 @@ def _file_pass(
                 if first:
                     state.silenced.append((comment, site.diagnosis.code))
                 continue
-            context = context or Context.of(analysis, facts, settings, view)
+            context = context or Context.of(
+                analysis, facts, settings, view, state.original.text
+            )
             outcomes.append(consider(site, context, transforms(), selection, settings))
     if at is not None:
         outcomes = [o for o in outcomes if _is_at(o, at, view)]
-    picked = compatible(outcomes, settings) if rewrite else []
+    picked = compatible(outcomes, settings, view.source) if rewrite else []
     fixed = {id(o): f for o, f in picked}
     for outcome in outcomes:
         fix = fixed.get(id(outcome))
@@ -188,7 +191,7 @@ def _file_pass(
 
 
 def _edited(state: _File, view: View, fixes: Sequence[Fix]) -> SourceFile:
-    edits: list[Edit] = [e for f in fixes for e in f.edits]
+    edits: list[Edit] = [e for group in dict.fromkeys(f.edits for f in fixes) for e in group]
     if any(f.imports_torch for f in fixes):
         edits.append(add_torch_import(view))
     text = view.source.apply(edits)

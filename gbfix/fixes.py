@@ -38,14 +38,16 @@ class Context:
     settings: Settings
     liveness: Liveness
     names: Names
-    unresolved: frozenset[ast.AST] = frozenset()
+    original: str = ""
     needs_torch: bool = field(default=False, init=False)
 
     @classmethod
-    def of(cls, analysis: Analysis, facts: Facts, settings: Settings, view: View) -> Context:
-        """The context of one function."""
+    def of(
+        cls, analysis: Analysis, facts: Facts, settings: Settings, view: View, original: str
+    ) -> Context:
+        """The context of one function; `original` is the file's text before the run."""
         info = analysis.info
-        return cls(facts, view, analysis, settings, Liveness(info.node), Names(info))
+        return cls(facts, view, analysis, settings, Liveness(info.node), Names(info), original)
 
     @property
     def info(self) -> FunctionInfo:

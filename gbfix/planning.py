@@ -16,6 +16,7 @@ from gbfix.findings import FixOffer, Refusal, Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.selection import Selection
 from gbfix.settings import Branch, Settings
+from gbfix.source.text import SourceFile
 
 
 @dataclass
@@ -79,24 +80,52 @@ def chosen(outcome: Outcome, settings: Settings) -> Fix | None:
     return next((f for f in outcome.fixes if f.safety >= settings.safety), None)
 
 
-def compatible(outcomes: Iterable[Outcome], settings: Settings) -> list[tuple[Outcome, Fix]]:
+def compatible(
+    outcomes: Iterable[Outcome], settings: Settings, source: SourceFile
+) -> list[tuple[Outcome, Fix]]:
     """The fixes that one pass makes: inner before outer, none that overlap.
 
     A fix reaches over its edits and over the statement of its site; what contains a site that is
-    still to be fixed waits for the next pass.
+    still to be fixed waits for the next pass. Sites that one and the same change treats are all
+    listed with it.
     """
     wanted = [(o, f) for o in outcomes if (f := chosen(o, settings)) is not None]
     wanted.sort(key=lambda pair: _depth_key(pair[0]))
     done: list[tuple[Outcome, Fix]] = []
     taken: list[tuple[int, int]] = []
+    branches = [(o, f) for o, f in wanted if isinstance(o.site.node, ast.If)]
     for outcome, fix in wanted:
         statement = outcome.site.statement
-        reach = (statement.lineno, statement.end_lineno or statement.lineno)
+        # Output inside an arm stays as it is in the eager path and is not in the compiled one.
+        if isinstance(outcome.site.node, ast.Call) and any(
+            _inside(statement, o.site.statement) and f.edits != fix.edits for o, f in branches
+        ):
+            continue
+        places = [source.position(at)[0] for e in fix.edits for at in (e.start, e.end)]
+        # An insertion far above, such as a hoisted line, does not reach over what lies between.
+        near = [p for p in places if p >= statement.lineno - 1]
+        reach = (
+            min([statement.lineno, *near]),
+            max([statement.end_lineno or statement.lineno, *near]),
+        )
+        if any(fix.edits == other.edits for _, other in done):
+            done.append((outcome, fix))
+            continue
         if any(a <= reach[1] and reach[0] <= b for a, b in taken):
             continue
         taken.append(reach)
         done.append((outcome, fix))
+    for outcome, _ in wanted:
+        statement = outcome.site.statement
+        if isinstance(outcome.site.node, ast.Call) and not any(o is outcome for o, _ in done):
+            around = [(o, f) for o, f in done if _inside(statement, o.site.statement)]
+            if around and isinstance(around[0][0].site.node, ast.If):
+                done.append((outcome, around[0][1]))
     return done
+
+
+def _inside(statement: ast.stmt, outer: ast.stmt) -> bool:
+    return any(n is statement for n in ast.walk(outer)) and statement is not outer
 
 
 def _depth_key(outcome: Outcome) -> tuple[int, int]:

@@ -56,6 +56,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     Raises:
         Refused: where the branch does more than raise, or its test has no tensor form.
     """
+    _check_not_caught(site.statement, context)
     if isinstance(site.node, ast.Assert):
         return _assertion(site.node, context)
     node = site.node
@@ -178,14 +179,38 @@ def _assertion(node: ast.Assert, context: Context) -> Fix:
     parts = split(node.test, context.analysis, context.facts)
     torch = context.torch(node)
     predicate = Renderer(context.view, context.analysis, torch).render(parts.predicate)
+    if context.settings.check is CheckStyle.SKIP:
+        return _skip_assertion(node, torch, context)
     if any(not g.truth for g in parts.guards):
         raise Refused("mixed-assertion", "static and tensor operands of the assertion are alternatives")
-    if context.settings.check is CheckStyle.SKIP:
-        raise Refused("assertion-kept", "assertions are not skipped; use python -O for that")
     message = assertion_message(node.msg, context.view, context.analysis, test=node.test)
     body = _call(predicate, message, torch, width_for(context, node), context)
     edits = around(node, body, torch, parts.guards, context)
     return Fix("check", Safety.REVIEW, _RAISES, edits, context.needs_torch)
+
+
+def _skip_assertion(node: ast.Assert, torch: str, context: Context) -> Fix:
+    start, end = context.view.start(node.test), context.view.end(node.test)
+    lead = f"{compiling(torch)} or "
+    if isinstance(node.test, (ast.IfExp, ast.Lambda)) or context.view.slice(
+        context.view.start(node), start
+    ).rstrip().endswith("("):
+        raise Refused("parenthesised-test", "the test of the assertion stands in parentheses")
+    edits = (Edit(start, start, lead),)
+    if "\n" in context.view.slice(start, end):
+        edits = (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
+    return Fix("check", Safety.REVIEW, _SKIPS, edits, context.needs_torch)
+
+
+def _check_not_caught(node: ast.stmt, context: Context) -> None:
+    """A check inside the graph raises where nothing in the function can catch it."""
+    parents = context.info.module.parents
+    current: ast.AST = node
+    while current is not context.info.node:
+        parent = parents[current]
+        if isinstance(parent, ast.Try) and current in parent.body and parent.handlers:
+            raise Refused("caught-exception", "the exception is caught in the same function")
+        current = parent
 
 
 TRANSFORM = Transform(

@@ -50,11 +50,19 @@ from gbfix.lowering.aliases import (
     shared_root,
     tensor_sources,
 )
-from gbfix.lowering.branch import Arm, Branch, check_tensor, find_branch, value_after
+from gbfix.lowering.branch import (
+    Arm,
+    Branch,
+    check_tensor,
+    find_branch,
+    value_after,
+    walk_scope,
+)
 from gbfix.lowering.expression import conditional_expression
 from gbfix.lowering.forms import Writer
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects
 from gbfix.lowering.inputs import check_in_place
+from gbfix.lowering.layouts import check_layouts, check_types
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, before, check_results, straighten
 
@@ -106,9 +114,10 @@ def _check_hazards(arm: Arm, in_place: frozenset[str], context: Context) -> None
 def _writer(
     branch: Branch, operands: tuple[str, ...], torch: str, context: Context, *, nested: bool
 ) -> Writer:
-    renamed = {o: o.rsplit(".", 1)[1] for o in operands}
-    for name, local in list(renamed.items()):
-        renamed[name] = local if local not in context.names.taken else context.names.take(local)
+    renamed: dict[str, str] = {}
+    for operand in operands:
+        if "." in operand:
+            renamed[operand] = context.names.take(operand.rsplit(".", 1)[1])
     width = width_for(context, branch.node, nested=nested)
     return Writer(context, branch, torch, width, operands, renamed)
 
@@ -124,7 +133,10 @@ def _straight(
     """Arms that are one expression per output: lambdas."""
     analysis = context.analysis
     values = check_results(branch, arms, analysis)
-    _check_types(values)
+    check_types(values)
+    check_layouts(
+        list(zip(arms[0].results, arms[1].results, strict=True)), values, analysis
+    )
     clones: list[list[bool]] = []
     roots: list[str] = []
     for arm in arms:
@@ -192,7 +204,7 @@ def _functions(
     if branch.returns and len(values[0]) != len(values[1]):
         raise Refused("different-structure", "the arms return different numbers of values")
     pairs = list(zip(values[0], values[1], strict=True))
-    _check_types(pairs)
+    check_types(pairs)
     names = [o.name for o in branch.outputs]
     check_not_changed_later(roots, names if roots else [], branch.node, analysis, context.facts)
     carried = _carried(branch, context)
@@ -222,14 +234,14 @@ def _functions(
 
 def _body(
     arm: Arm, branch: Branch, context: Context
-) -> tuple[list[ast.stmt], str, list[Value], list[str]]:
-    """Statements of an arm, the text of its `return`, the returned values, and shared roots."""
+) -> tuple[list[ast.stmt], list[str], list[Value], list[str]]:
+    """Statements of an arm, the texts and values of what it returns, and shared roots."""
     analysis = context.analysis
     own = own_names(arm.statements, analysis)
     roots: list[str] = []
     if branch.returns:
         last = arm.statements[-1]
-        nested = [n for s in arm.statements for n in ast.walk(s) if isinstance(n, ast.Return)]
+        nested = [n for s in arm.statements for n in walk_scope(s) if isinstance(n, ast.Return)]
         if not isinstance(last, ast.Return) or last.value is None or len(nested) != 1:
             raise Refused("several-returns", "an arm returns in more than one place")
         elements = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
@@ -238,8 +250,7 @@ def _body(
             check_tensor(analysis.values[element], "what the function returns")
             values.append(analysis.values[element])
             texts.append(_maybe_cloned(element, own, roots, context))
-        comma = "," if isinstance(last.value, ast.Tuple) and len(texts) == 1 else ""
-        return list(arm.statements[:-1]), f"return {', '.join(texts)}{comma}", values, roots
+        return list(arm.statements[:-1]), texts, values, roots
     texts, values = [], []
     for output in branch.outputs:
         bound = output.name in arm.effects.stores or output.name in arm.effects.attributes
@@ -262,7 +273,17 @@ def _body(
                 roots.append(output.name)
         else:
             texts.append(output.local)
-    return list(arm.statements), f"return {', '.join(texts)}", values, roots
+    statements = list(arm.statements)
+    last = statements[-1] if statements else None
+    if (
+        len(branch.outputs) == 1
+        and texts == [branch.outputs[0].name]
+        and isinstance(last, ast.Assign)
+        and len(last.targets) == 1
+        and ast.unparse(last.targets[0]) == texts[0]
+    ):
+        return statements[:-1], [flat(context.view, last.value)], values, roots
+    return statements, texts, values, roots
 
 
 def _maybe_cloned(node: ast.expr, own: frozenset[str], roots: list[str], context: Context) -> str:
@@ -308,17 +329,6 @@ def _carried(branch: Branch, context: Context) -> tuple[str, ...]:
         if value is not None and not value.tensor:
             raise Refused("rebinds-value", f"an arm rebinds `{name}`, which is not a tensor before it")
     return needed
-
-
-def _check_types(values: Sequence[tuple[Value, Value]]) -> None:
-    for a, b in values:
-        if (a.boolean and b.floating) or (a.floating and b.boolean):
-            raise Refused("different-dtypes", "the arms give different dtypes")
-    if any(a.boolean for a, _ in values) and any(a.floating for a, _ in values):
-        raise Refused(
-            "mixed-result-types",
-            "one `torch.cond` that gives both floating and boolean tensors fails with gradients",
-        )
 
 
 def _safety(

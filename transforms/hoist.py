@@ -91,6 +91,8 @@ def _from_scope(data: list[ast.expr], roots: set[str], context: Context) -> Fix:
         raise Refused("depends-on-call", "the condition depends on values of the call itself")
     outer = info.outer
     scope = outer.node if outer is not None and roots & used_names(outer.node) else None
+    if scope is not None and scope in context.facts.region:
+        raise Refused("scope-compiled", "the function around it is compiled too")
     for root in roots:
         check_stable_name(root, scope, info, context.facts)
     anchor = _anchor(info.node, scope, context)
@@ -193,6 +195,9 @@ _WORDS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne", 
 
 def condition_name(leaf: ast.expr) -> str:
     """A name that says what the condition asks, such as `threshold_sum_gt_1`."""
+    if isinstance(leaf, (ast.Name, ast.Attribute)):
+        name = ast.unparse(leaf).rsplit(".", 1)[-1]
+        return f"{name}_IS_TRUE" if name.isupper() else f"{name}_is_true"
     text = ast.unparse(leaf).replace("self.", "").replace("torch.", "")
     for symbol in ("<=", ">=", "==", "!=", "<", ">", "-"):
         text = text.replace(symbol, f"_{_WORDS[symbol]}_")

@@ -24,7 +24,10 @@ from gbfix.analysis.values import (
     tensor,
 )
 
-IN_PLACE_NEUTRAL = frozenset({"requires_grad_", "retain_grad"})
+_VALUES_AND_INDICES = frozenset(
+    "max min median nanmedian mode sort topk kthvalue cummax cummin".split()
+)
+_INTEGER = frozenset("argmax argmin argsort long int count_nonzero bincount searchsorted".split())
 _LIKE = frozenset(
     {"torch.zeros_like", "torch.ones_like", "torch.empty_like", "torch.rand_like", "torch.randn_like"}
 )
@@ -51,7 +54,12 @@ def operation_result(
         return _tensor_result(operation, arguments, keywords, is_method=is_method)
     if word.startswith("tensors:"):
         count = int(word.split(":")[1])
-        return sequence(tensor(unshared=not operation.alias) for _ in range(count))
+        items = [tensor(unshared=not operation.alias) for _ in range(count)]
+        if count == 2 and operation.name.rsplit(".", 1)[-1] in _VALUES_AND_INDICES:
+            items[1] = replace(items[1], integer=True)
+            if arguments and arguments[0].floating:
+                items[0] = replace(items[0], floating=True)
+        return sequence(items)
     if word == "tensor_list":
         return container(tensor())
     if word == "number":
@@ -76,6 +84,7 @@ def _tensor_result(
         floating=operation.floating,
         unshared=not operation.alias and not operation.mutates,
     )
+    result = replace(result, integer=operation.name.rsplit(".", 1)[-1] in _INTEGER)
     if operation.name in _LIKE and first is not None and "dtype" not in keywords:
         return replace(tensor(like=first), unshared=True)
     if operation.reduces and len(everything) == 1:

@@ -133,6 +133,8 @@ class Evaluator:
             if cls is not None:
                 return self.facts.attribute(cls, attr)
             return self._library_attribute(base.reference, attr)
+        if base.only(Kind.STATIC):
+            return STATIC
         if base.kinds & Kind.MAYBE and attr in _STATIC_ATTRIBUTES:
             return container(STATIC) if attr == "shape" else STATIC
         return UNKNOWN
@@ -362,7 +364,22 @@ class Evaluator:
             function = self.values[node.func]
         else:
             function = self.evaluate(node.func)
+        if function.reference == "torch.cond" and len(node.args) >= 3:
+            return join(self._branch_result(node.args[1]), self._branch_result(node.args[2]))
         return self.call(function, arguments, keywords)
+
+    def _branch_result(self, node: ast.expr) -> Value:
+        """What a branch of `torch.cond` gives: tensors that share nothing."""
+        if isinstance(node, ast.Lambda):
+            value = self.values.get(node.body, UNKNOWN)
+            if value.elements is not None:
+                return sequence(tensor(unshared=True, like=e) for e in value.elements)
+            return tensor(unshared=True, like=value)
+        return self.branch_of(dotted(node) or "")
+
+    def branch_of(self, name: str) -> Value:
+        """What a local function gives as a branch; `flow` knows the function."""
+        return tensor(unshared=True)
 
     def _method_call(
         self,

@@ -60,6 +60,7 @@ class Facts:
         self._globals: dict[tuple[str, str], Value] = {}
         self._parameters: dict[ast.AST, dict[str, Value]] = {}
         self.effects_cache: dict[ast.AST, Effects | None] = {}
+        self.region: frozenset[ast.AST] = frozenset()
         self.helper_checks: dict[ast.AST, str | None] = {}
 
     def parameters(self, info: FunctionInfo) -> dict[str, Value]:
@@ -153,8 +154,10 @@ class Facts:
         """What an attribute of instances of a class holds."""
         key = (cls.node, name)
         if key not in self._attributes:
-            self._attributes[key] = UNKNOWN
-            self._attributes[key] = self._attribute(cls, name)
+            # An attribute that is computed from itself adds nothing to what it can be.
+            self._attributes[key] = tensor() if self.registered(cls, name) else Value(Kind(0))
+            found = self._attribute(cls, name)
+            self._attributes[key] = found if found.kinds else UNKNOWN
         return self._attributes[key]
 
     def _attribute(self, cls: ClassInfo, name: str) -> Value:
@@ -209,7 +212,9 @@ class Facts:
         if write.method is None:
             return STATIC if isinstance(write.value, ast.Constant) else OBJECT
         analysis = self.analysis(write.method)
-        value = analysis.values.get(write.value) if analysis else None
+        if analysis is None:  # under way: what it finds is being joined already
+            return otherwise if write.registered else Value(Kind(0))
+        value = analysis.values.get(write.value)
         if value is None or (write.registered and not value.may_be_tensor):
             return otherwise
         return settled(replace(value, unshared=False, unbound=False))

@@ -29,6 +29,13 @@ from gbfix.analysis.values import (
     join,
     join_all,
     reference,
+    sequence,
+    tensor,
+)
+
+
+_FLOATING_DTYPES = frozenset(
+    f"torch.{n}" for n in ("float16", "half", "bfloat16", "float32", "float", "float64", "double")
 )
 
 
@@ -150,6 +157,15 @@ class _Flow(Evaluator):
             self.analysis.conditions[node] = condition
         return value
 
+    def branch_of(self, name: str) -> Value:
+        """What a local function gives as a branch of `torch.cond`: one tensor or several."""
+        for node in ast.walk(self.info.node):
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Tuple):
+                        return sequence(tensor(unshared=True) for _ in inner.value.elts)
+        return tensor(unshared=True)
+
     def narrow(self, environment: Environment, test: ast.expr, truth: bool) -> Environment:
         """The environment on the true or the false edge of a test."""
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -176,6 +192,8 @@ class _Flow(Evaluator):
         self, environment: Environment, test: ast.Compare, truth: bool
     ) -> Environment:
         comparator = test.comparators[0]
+        if truth and isinstance(test.ops[0], ast.Eq):
+            return self._narrow_dtype(environment, test.left, comparator)
         key = dotted(test.left)
         if key is None or not isinstance(comparator, ast.Constant) or comparator.value is not None:
             return environment
@@ -188,6 +206,17 @@ class _Flow(Evaluator):
         kinds = value.kinds & ~Kind.NONE
         narrowed = NONE if is_none else replace(value, kinds=kinds or Kind.UNKNOWN)
         return {**environment, key: narrowed}
+
+    def _narrow_dtype(
+        self, environment: Environment, left: ast.expr, right: ast.expr
+    ) -> Environment:
+        """`x.dtype == torch.float16` says that `x` is floating."""
+        if not (isinstance(left, ast.Attribute) and left.attr == "dtype"):
+            return environment
+        key = dotted(left.value)
+        if key in environment and self.qualified(right) in _FLOATING_DTYPES:
+            return {**environment, key: replace(environment[key], floating=True)}
+        return environment
 
     def _narrow_class(
         self, environment: Environment, key: str, classes: ast.expr, truth: bool

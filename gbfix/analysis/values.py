@@ -43,6 +43,7 @@ class Value:
         kinds: every kind the value can have.
         boolean: a tensor of dtype `torch.bool`.
         floating: a tensor of a floating dtype.
+        integer: a tensor of an integer dtype.
         zero_dim: a tensor of shape `[]`.
         unshared: a tensor whose storage nothing older can reach.
         shape, dtype: value numbers.
@@ -55,6 +56,7 @@ class Value:
     kinds: Kind
     boolean: bool = False
     floating: bool = False
+    integer: bool = False
     zero_dim: bool = False
     unshared: bool = False
     shape: int = field(default_factory=fresh_number, compare=False)
@@ -95,13 +97,16 @@ def tensor(
     like: Value | None = None,
 ) -> Value:
     """A tensor value; `like` gives shape, dtype and floating of another."""
-    made = Value(Kind.TENSOR, boolean, floating, zero_dim, unshared)
+    made = Value(
+        Kind.TENSOR, boolean=boolean, floating=floating, zero_dim=zero_dim, unshared=unshared
+    )
     if like is not None:
         made = replace(
             made,
             shape=like.shape,
             dtype=like.dtype,
             floating=like.floating,
+            integer=like.integer,
             boolean=like.boolean,
             zero_dim=like.zero_dim,
         )
@@ -144,6 +149,7 @@ def join(a: Value, b: Value) -> Value:
         a.kinds | b.kinds,
         boolean=a.boolean and b.boolean,
         floating=a.floating and b.floating,
+        integer=a.integer and b.integer,
         zero_dim=a.zero_dim and b.zero_dim,
         unshared=a.unshared and b.unshared,
         shape=a.shape if a.shape == b.shape else fresh_number(),

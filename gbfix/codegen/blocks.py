@@ -40,7 +40,12 @@ def copy_statements(
 
     nodes: list[cst.BaseStatement] = []
     for statement in statements:
-        nodes += _parse(view, statement)
+        for node in _parse(view, statement):
+            if nodes and any(
+                isinstance(n, cst.FunctionDef) for n in (node, nodes[-1])
+            ):
+                node = node.with_changes(leading_lines=[cst.EmptyLine(indent=False)])
+            nodes.append(node)
     module = cst.Module(nodes, default_indent=unit)
     changed = module.visit(_changer(changes))
     return changed.code

@@ -8,7 +8,7 @@ about which form that will be.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import Refused, Split, split
@@ -16,6 +16,7 @@ from gbfix.analysis.effects import Effects, effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
+from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.modes import COMPILING, when_true
 from gbfix.analysis.project import Module
 from gbfix.analysis.sites import BreakSite
@@ -90,25 +91,30 @@ def block_of(statement: ast.stmt, module: Module) -> list[ast.stmt]:
     raise Refused("unusual-place", "the statement stands where it cannot be replaced")
 
 
-def compiled_view(body: Sequence[ast.stmt], analysis: Analysis) -> list[ast.stmt]:
-    """The statements that are traced: eager-only code left out, compiled-only code unwrapped."""
+def compiled_view(
+    body: Sequence[ast.stmt], analysis: Analysis, facts: Facts
+) -> list[ast.stmt]:
+    """The statements that are traced: eager-only code and output left out, compiled-only unwrapped."""
     view: list[ast.stmt] = []
     for statement in body:
         if statement in analysis.eager or isinstance(statement, ast.Pass):
             continue
-        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        if isinstance(statement, ast.Expr) and (
+            isinstance(statement.value, ast.Constant)
+            or is_log_call(statement.value, analysis, facts)
+        ):
             continue
         if isinstance(statement, ast.If):
             condition = analysis.conditions.get(statement)
             literals = _compiling_literals(statement, analysis)
             if condition is not None and literals == frozenset({COMPILING}):
-                view += compiled_view(statement.body, analysis)
+                view += compiled_view(statement.body, analysis, facts)
                 if returns(statement.body):
                     break
                 continue
             if statement.body and all(s in analysis.eager for s in statement.body):
                 if literals == frozenset({"!" + COMPILING}) or not statement.orelse:
-                    view += compiled_view(statement.orelse, analysis)
+                    view += compiled_view(statement.orelse, analysis, facts)
                     continue
         view.append(statement)
     return view
@@ -138,8 +144,17 @@ def returns(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, (ast.With, ast.AsyncWith)) and returns(last.body)
 
 
+def walk_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and what is below it in the same scope: nested functions are not entered."""
+    yield node
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from walk_scope(child)
+
+
 def _contains(body: Sequence[ast.stmt], kinds: type | tuple[type, ...]) -> bool:
-    return any(isinstance(n, kinds) for s in body for n in ast.walk(s))
+    return any(isinstance(n, kinds) for s in body for n in walk_scope(s))
 
 
 def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
@@ -204,7 +219,7 @@ def _rest(node: ast.If, analysis: Analysis, is_elif: bool) -> list[ast.stmt]:
 
 
 def _arm(body: Sequence[ast.stmt], analysis: Analysis, facts: Facts, truth: bool) -> Arm:
-    view = compiled_view(body, analysis)
+    view = compiled_view(body, analysis, facts)
     return Arm(tuple(view), effects(view, analysis, facts), truth)
 
 

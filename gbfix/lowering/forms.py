@@ -146,7 +146,7 @@ class Writer:
         lambdas = [f"lambda{colon} {body}" for body in bodies]
         if any(len(self.unit + text) + 1 > self.width or "\n" in text for text in lambdas):
             functions = [
-                self._function(name, parameters, f"return {self._unwrapped(body)}")
+                self._function(name, parameters, f"return {body}")
                 for name, body in zip(self._function_names(), bodies, strict=True)
             ]
             return self._with_functions(lines, functions, head, predicate, operands, stores)
@@ -157,17 +157,27 @@ class Writer:
         self,
         predicate: Rendered,
         bodies: tuple[Sequence[ast.stmt], Sequence[ast.stmt]],
-        returned: tuple[str, str],
+        returned: tuple[Sequence[str], Sequence[str]],
         changes: Changes,
     ) -> str:
         """A `torch.cond` of two functions with the statements of the arms."""
         parameters, operands = self._operands()
-        functions = []
+        functions: list[str] = []
+        names: list[str] = []
         head, stores = self._head()
-        for name, body, value in zip(self._function_names(), bodies, returned, strict=True):
+        colon = f" {', '.join(parameters)}:" if parameters else ":"
+        for name, body, results in zip(self._function_names(), bodies, returned, strict=True):
+            result = self._tuple(results)
+            short = f"lambda{colon} {result}"
+            if not body and layout.fits(self.unit + short + ",", self.width):
+                names.append(short)
+                continue
             text = copy_statements(self.context.view, body, changes, self.unit) if body else ""
-            functions.append(self._function(name, parameters, f"{text}{value}".rstrip("\n")))
-        return self._with_functions([], functions, head, predicate, operands, stores)
+            value = result[1:-1] if len(results) > 1 else result
+            functions.append(self._function(name, parameters, f"{text}return {value}"))
+            names.append(name)
+        call = self._call(head, [predicate.text, *names], operands)
+        return "\n\n".join([*functions, "\n".join([call, *stores])])
 
     def _function_names(self) -> tuple[str, str]:
         if not hasattr(self, "_names"):
@@ -189,13 +199,13 @@ class Writer:
             self.cloned(result) if clone else self.expression(result)[0]
             for result, clone in zip(arm.results, clones, strict=True)
         ]
+        return self._tuple(parts)
+
+    def _tuple(self, parts: Sequence[str]) -> str:
+        """What a branch returns: one value, or a tuple in parentheses."""
         if self.branch.returns and isinstance(self.branch.arms[0].returned, ast.Tuple):
             return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
         return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
-
-    @staticmethod
-    def _unwrapped(body: str) -> str:
-        return body
 
     def _function(self, name: str, parameters: Sequence[str], body: str) -> str:
         return f"def {name}({', '.join(parameters)}):\n{layout.indent(body, self.unit)}"

@@ -15,7 +15,7 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import ClassInfo
-from gbfix.analysis.values import Kind
+from gbfix.analysis.values import Kind, Value
 from gbfix.lowering.aliases import own_names
 from gbfix.lowering.branch import Arm, Branch
 
@@ -48,6 +48,12 @@ def check_arm(arm: Arm, analysis: Analysis, facts: Facts) -> None:
             analysis.values.get(target) is not None and analysis.values[target].may_be_tensor
         ):
             raise Refused("mutates-object", f"an arm changes `{name}` in place")
+    if found.random and any(_draws_on_tensors(n, analysis) for n in found.random):
+        text = ast.unparse(found.random[0])
+        raise Refused(
+            "random-in-arm",
+            f"`{text}` in an arm is drawn again for the backward pass, which gives wrong gradients",
+        )
     if found.scalar:
         text = ast.unparse(found.scalar[0])
         raise Refused("scalar-in-arm", f"`{text}` in an arm reads a Python value from a tensor")
@@ -57,6 +63,23 @@ def check_arm(arm: Arm, analysis: Analysis, facts: Facts) -> None:
     for condition in found.conditions:
         if any(data_kind(leaf, analysis) for leaf in leaves(condition.test)):
             raise Refused("break-in-arm", "an arm has a graph break of its own that is not fixed")
+
+
+def _draws_on_tensors(node: ast.AST, analysis: Analysis) -> bool:
+    """Whether a random operation has tensors to pass gradients to."""
+    if not isinstance(node, ast.Call):
+        return True
+    function = analysis.values.get(node.func)
+    if function is None or function.kinds & Kind.MODULE or "dropout" in ast.unparse(node.func):
+        return True
+    values = [analysis.values.get(a) for a in node.args]
+    if isinstance(node.func, ast.Attribute):
+        values.append(analysis.values.get(node.func.value))
+    return any(v is not None and v.may_be_tensor and not _plain_factory(v) for v in values)
+
+
+def _plain_factory(value: Value) -> bool:
+    return value.unshared
 
 
 def check_objects(branch: Branch, analysis: Analysis, facts: Facts) -> None:

@@ -14,7 +14,7 @@ from gbfix.analysis.conditions import Guard, Refused
 from gbfix.codegen import layout
 from gbfix.codegen.guards import operands
 from gbfix.fixes import Context
-from gbfix.lowering.branch import Branch
+from gbfix.lowering.branch import Branch, walk_scope
 from gbfix.source.text import Edit
 
 
@@ -42,11 +42,48 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
     head = layout.header(
         keyword, operands(view, torch, branch.split.guards), width=width, unit=context.unit
     )
-    text = f"{head}\n{layout.indent(body, context.unit)}\n"
+    blank = "\n" if body.startswith("def ") else ""
+    text = f"{head}\n{blank}{layout.indent(body, context.unit)}\n"
     at = view.start(node)
     block = layout.indent(text, indent).removeprefix(indent)
     join = "" if branch.is_elif or branch.returns else "el"
-    return (Edit(at, at, f"{block}{indent}{join}"),)
+    return (Edit(at, at, f"{block}{indent}{join}"), *_without_inner(branch, context))
+
+
+def _without_inner(branch: Branch, context: Context) -> list[Edit]:
+    """Take compiled paths of inner branches out again, where the outer one now has them.
+
+    What stays beside an outer compiled path only runs in eager mode, so an inner compiled path there
+    is dead code. Only what this run has written is taken out.
+    """
+    view, edits = context.view, []
+    known = " ".join(context.original.split())
+    for top in (branch.node, *branch.rest):
+        for node in walk_scope(top):
+            if not isinstance(node, ast.If) or node is branch.node:
+                continue
+            text = view.slice(view.start(node), view.end(node.body[-1]))
+            head = view.text(node.test)
+            if not head.endswith(".compiler.is_compiling()") and (
+                ".compiler.is_compiling() and " not in head
+            ):
+                continue
+            if head.startswith("not ") or " ".join(text.split()) in known:
+                continue
+            edits += _removal(node, context)
+    return edits
+
+
+def _removal(node: ast.If, context: Context) -> list[Edit]:
+    view, start = context.view, context.view.start(node)
+    if not node.orelse:
+        first = view.line_start(start)
+        return [Edit(first, view.next_line(view.end(node)), "")]
+    other = node.orelse[0]
+    if len(node.orelse) != 1 or not isinstance(other, ast.If):
+        return []
+    keyword = 0 if view.source.text.startswith("elif", start) else len("el")
+    return [Edit(start, view.start(other) + keyword, "")]
 
 
 def replacing(branch: Branch, body: str, context: Context) -> tuple[Edit, ...]:

@@ -1,0 +1,75 @@
+"""Arms whose results plainly differ in dtype, shape or stride, which `torch.cond` does not take.
+
+Equality is often impossible to prove; a plain difference is not. A cast, a transposition or a
+reduction over a dimension in one arm that the other arm does not have is such a difference.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.values import Value
+from gbfix.lowering.results import Result
+
+_CASTS = frozenset("to half float double bfloat16 int long bool short byte type type_as".split())
+_TURNS = frozenset("t transpose permute swapaxes swapdims movedim moveaxis T mT H mH".split())
+_REDUCTIONS = frozenset("sum mean max min amax amin any all prod norm std var median".split())
+
+
+def check_layouts(
+    results: Sequence[tuple[Result, Result]],
+    values: Sequence[tuple[Value, Value]],
+    analysis: Analysis,
+) -> None:
+    """Refuse pairs of results that plainly differ.
+
+    Raises:
+        Refused: naming the difference.
+    """
+    for (a, b), (x, y) in zip(results, values, strict=True):
+        if x.dtype != y.dtype and _outer(a.node, _CASTS) != _outer(b.node, _CASTS):
+            raise Refused("different-dtypes", "one arm casts its result and the other does not")
+        if x.shape == y.shape:
+            continue
+        if _turned(a.node) != _turned(b.node):
+            raise Refused("different-strides", "one arm transposes and the other does not")
+        if _outer(a.node, _REDUCTIONS) != _outer(b.node, _REDUCTIONS) and not (
+            x.zero_dim and y.zero_dim
+        ):
+            raise Refused("different-shapes", "one arm reduces a dimension and the other does not")
+
+
+def check_types(values: Sequence[tuple[Value, Value]]) -> None:
+    """Refuse results of different dtype families, within an output or among outputs.
+
+    Raises:
+        Refused: naming the difference.
+    """
+    for a, b in values:
+        if (a.boolean or a.integer) and b.floating or a.floating and (b.boolean or b.integer):
+            raise Refused("different-dtypes", "the arms give different dtypes")
+    discrete = [a.boolean or a.integer or b.boolean or b.integer for a, b in values]
+    if any(discrete) and not all(discrete):
+        raise Refused(
+            "mixed-result-types",
+            "one `torch.cond` that gives floating and other tensors together fails with gradients",
+        )
+
+
+def _outer(node: ast.expr | None, names: frozenset[str]) -> str:
+    """The outermost call of an expression, if it is one of the named, with its arguments."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in names and (node.args or node.keywords or names is _CASTS):
+            parts = [ast.unparse(a) for a in node.args] if names is _CASTS else []
+            return " ".join([node.func.attr, *parts])
+    return ""
+
+
+def _turned(node: ast.expr | None) -> int:
+    """How many transpositions an expression makes."""
+    if node is None:
+        return 0
+    return sum(isinstance(n, ast.Attribute) and n.attr in _TURNS for n in ast.walk(node))
