@@ -59,7 +59,7 @@ from gbfix.lowering.branch import (
     walk_scope,
 )
 from gbfix.lowering.expression import conditional_expression
-from gbfix.lowering.forms import Writer
+from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects
 from gbfix.lowering.inputs import check_in_place
 from gbfix.lowering.layouts import check_layouts, check_types
@@ -137,15 +137,18 @@ def _straight(
     check_layouts(
         list(zip(arms[0].results, arms[1].results, strict=True)), values, analysis
     )
-    clones: list[list[bool]] = []
+    clones: list[list[Copy]] = []
     roots: list[str] = []
-    for arm in arms:
-        row: list[bool] = []
+    for which, arm in enumerate(arms):
+        row: list[Copy] = []
         given: set[str] = set()
-        for result in arm.results:
+        for result, both in zip(arm.results, values, strict=True):
             root = _root(result, branch, context)
             text = ast.unparse(result.node) if result.node is not None else result.incoming
-            row.append(root is not None or text in given)
+            # A layer or a product gives contiguous results whatever it was given.
+            unlike = both[which].turned and not both[1 - which].turned
+            copied = root is not None or text in given
+            row.append(CONTIGUOUS if copied and unlike else copied)
             given.add(text)
             if root and not _private(root, branch, context):
                 roots.append(root)

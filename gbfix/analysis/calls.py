@@ -27,6 +27,7 @@ from gbfix.analysis.values import (
 _VALUES_AND_INDICES = frozenset(
     "max min median nanmedian mode sort topk kthvalue cummax cummin".split()
 )
+_TURNING = frozenset("t transpose permute swapaxes swapdims movedim moveaxis expand".split())
 _INTEGER = frozenset("argmax argmin argsort long int count_nonzero bincount searchsorted".split())
 _LIKE = frozenset(
     {"torch.zeros_like", "torch.ones_like", "torch.empty_like", "torch.rand_like", "torch.randn_like"}
@@ -93,6 +94,9 @@ def _tensor_result(
             result = replace(result, floating=result.floating or first.floating)
     if first is None or not first.tensor:
         return result
+    last = operation.name.rsplit(".", 1)[-1]
+    if last in _TURNING or (first.turned and (operation.pointwise or operation.alias)):
+        result = replace(result, turned=last != "contiguous")
     others = [v for v in everything if v is not first]
     plain = all(v.only(Kind.STATIC | Kind.NONE) for v in others)
     if (operation.pointwise and len(tensors) == 1 and plain) or (operation.pointwise and all(v.tensor and v.shape == first.shape for v in tensors)):

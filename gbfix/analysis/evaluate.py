@@ -121,7 +121,8 @@ class Evaluator:
             if attr == "data":
                 return replace(base, unshared=False)
             if attr in {"T", "mT", "H", "mH", "real", "imag", "grad"}:
-                return tensor(floating=base.floating, boolean=base.boolean)
+                made = tensor(floating=base.floating, boolean=base.boolean)
+                return replace(made, turned=attr not in {"real", "imag", "grad"})
             return Value(Kind.REFERENCE)
         if base.kinds == Kind.REFERENCE and base.reference:
             cls = self.facts.project.class_info(base.reference)
@@ -283,7 +284,11 @@ class Evaluator:
         if logical and all(v.boolean for v in tensors) and not others:
             return replace(result, boolean=True)
         floating = any(v.floating for v in tensors)
-        result = replace(result, floating=floating or isinstance(operator, ast.Div))
+        result = replace(
+            result,
+            floating=floating or isinstance(operator, ast.Div),
+            turned=any(v.turned for v in tensors),
+        )
         if (floating and len(tensors) == 1 and numbers) or (all(v.dtype == first.dtype for v in tensors) and floating and not others):
             result = replace(result, dtype=first.dtype)
         return result

@@ -46,6 +46,7 @@ class Value:
         integer: a tensor of an integer dtype.
         zero_dim: a tensor of shape `[]`.
         unshared: a tensor whose storage nothing older can reach.
+        turned: a tensor that was transposed, so that it may not be contiguous.
         shape, dtype: value numbers.
         reference: qualified name of a function, class or namespace, or of an instance's class.
         elements: the items of a tuple or list of known length.
@@ -59,6 +60,7 @@ class Value:
     integer: bool = False
     zero_dim: bool = False
     unshared: bool = False
+    turned: bool = False
     shape: int = field(default_factory=fresh_number, compare=False)
     dtype: int = field(default_factory=fresh_number, compare=False)
     reference: str | None = None
@@ -109,6 +111,7 @@ def tensor(
             integer=like.integer,
             boolean=like.boolean,
             zero_dim=like.zero_dim,
+            turned=like.turned,
         )
     return made
 
@@ -152,6 +155,7 @@ def join(a: Value, b: Value) -> Value:
         integer=a.integer and b.integer,
         zero_dim=a.zero_dim and b.zero_dim,
         unshared=a.unshared and b.unshared,
+        turned=a.turned or b.turned,
         shape=a.shape if a.shape == b.shape else fresh_number(),
         dtype=a.dtype if a.dtype == b.dtype else fresh_number(),
         reference=a.reference if a.reference == b.reference else None,

@@ -114,7 +114,7 @@ def _changer(changes: Changes) -> cst.CSTTransformer:
             operator = cst.Module([]).code_for_node(original_node.operator).strip()[:-1]
             target = cst.Module([]).code_for_node(updated_node.target)
             value = cst.Module([]).code_for_node(updated_node.value)
-            if not isinstance(updated_node.value, (cst.Name, cst.Call, cst.Attribute)):
+            if not isinstance(updated_node.value, (cst.Name, cst.Call, cst.Attribute, cst.BaseNumber)):
                 value = f"({value})"
             made = cst.parse_statement(f"{target} = {target} {operator} {value}")
             assert isinstance(made, cst.SimpleStatementLine)

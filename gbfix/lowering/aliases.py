@@ -73,7 +73,7 @@ def own_names(statements: Iterable[ast.stmt], analysis: Analysis) -> frozenset[s
                     new = shared_root(node.value, analysis, frozenset(fresh)) is None
                 for target in node.targets:
                     for name in ast.walk(target):
-                        if isinstance(name, ast.Name):
+                        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
                             (fresh if new else old).add(name.id)
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
                 if node.target.id not in fresh:

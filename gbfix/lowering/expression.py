@@ -19,6 +19,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
 from gbfix.lowering.aliases import shared_root, tensor_sources
 from gbfix.lowering.branch import check_tensor
+from gbfix.lowering.hazards import check_random
 from gbfix.lowering.placement import around, width_for
 
 Check = Callable[[ast.expr, ast.expr], None]
@@ -43,6 +44,7 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
         found = effects([value], analysis, context.facts)
         if not found.pure or found.scalar or found.dynamic:
             raise Refused("impure-arm", f"`{ast.unparse(value)}` does more than compute")
+        check_random(found, analysis)
     check(node.body, node.orelse)
     torch = context.torch(statement)
     predicate = Renderer(context.view, analysis, torch).render(parts.predicate)

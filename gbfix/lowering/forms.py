@@ -20,6 +20,9 @@ from gbfix.fixes import Context
 from gbfix.lowering.branch import Arm, Branch, Output
 from gbfix.lowering.results import Result, Straight
 
+CONTIGUOUS = "contiguous"
+"""A copy that must also be contiguous, in the place of a plain True."""
+Copy = bool | str
 _BARE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
@@ -52,10 +55,11 @@ class Writer:
             return f"{self.substitute(result.incoming)} {result.operator} {value}", False
         return text, isinstance(result.node, _BARE)
 
-    def cloned(self, result: Result) -> str:
-        """A result copied, so that it shares no storage."""
+    def cloned(self, result: Result, contiguous: bool = False) -> str:
+        """A result copied, so that it shares no storage; contiguous where the other arm's is."""
         text, bare = self.expression(result)
-        return f"{text}.clone()" if bare else f"({text}).clone()"
+        how = f"memory_format={self.torch}.contiguous_format" if contiguous else ""
+        return f"{text}.clone({how})" if bare else f"({text}).clone({how})"
 
     def substitute(self, text: str) -> str:
         """Attributes that are passed as operands under their local names."""
@@ -136,7 +140,7 @@ class Writer:
 
     # torch.cond
 
-    def cond(self, predicate: Rendered, arms: tuple[Straight, Straight], clones: list[list[bool]]) -> str:
+    def cond(self, predicate: Rendered, arms: tuple[Straight, Straight], clones: list[list[Copy]]) -> str:
         """A `torch.cond` of two lambdas; of two functions if a lambda would be too long."""
         parameters, operands = self._operands()
         lines = [self._prelude(a) for a in arms]
@@ -194,9 +198,9 @@ class Writer:
     def _operands(self) -> tuple[list[str], list[str]]:
         return [self.renamed.get(o, o) for o in self.operands], list(self.operands)
 
-    def _body(self, arm: Straight, clones: Sequence[bool]) -> str:
+    def _body(self, arm: Straight, clones: Sequence[Copy]) -> str:
         parts = [
-            self.cloned(result) if clone else self.expression(result)[0]
+            self.cloned(result, clone == CONTIGUOUS) if clone else self.expression(result)[0]
             for result, clone in zip(arm.results, clones, strict=True)
         ]
         return self._tuple(parts)

@@ -11,14 +11,16 @@ import ast
 from collections.abc import Iterable
 
 from gbfix.analysis.conditions import Refused, data_kind, leaves
+from gbfix.analysis.effects import Effects
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import ClassInfo
 from gbfix.analysis.values import Kind, Value
-from gbfix.lowering.aliases import own_names
+from gbfix.lowering.aliases import own_names, shared_root
 from gbfix.lowering.branch import Arm, Branch
 
+_VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 _SETUP = frozenset({"__init__", "__post_init__", "reset_parameters", "_init_weights", "__setstate__"})
 
 
@@ -48,21 +50,64 @@ def check_arm(arm: Arm, analysis: Analysis, facts: Facts) -> None:
             analysis.values.get(target) is not None and analysis.values[target].may_be_tensor
         ):
             raise Refused("mutates-object", f"an arm changes `{name}` in place")
-    if found.random and any(_draws_on_tensors(n, analysis) for n in found.random):
-        text = ast.unparse(found.random[0])
-        raise Refused(
-            "random-in-arm",
-            f"`{text}` in an arm is drawn again for the backward pass, which gives wrong gradients",
-        )
+    check_random(found, analysis)
     if found.scalar:
         text = ast.unparse(found.scalar[0])
         raise Refused("scalar-in-arm", f"`{text}` in an arm reads a Python value from a tensor")
     if found.dynamic:
         text = ast.unparse(found.dynamic[0])
         raise Refused("dynamic-shape-in-arm", f"the shape of `{text}` in an arm depends on data")
+    for node in _walk(arm.statements):
+        if isinstance(node, ast.Attribute) and node.attr in _VIEW_ATTRIBUTES:
+            base = analysis.values.get(node.value)
+            if base is not None and base.may_be_tensor and shared_root(node.value, analysis, own):
+                raise Refused(
+                    "view-attribute",
+                    f"`{ast.unparse(node)}` in an arm counts as an alias to `torch.cond`; "
+                    "`transpose` does not",
+                )
+    floats = _float_parameters(analysis)
     for condition in found.conditions:
+        tested = floats & {n.id for n in ast.walk(condition.test) if isinstance(n, ast.Name)}
+        if tested:
+            raise Refused(
+                "number-test-in-arm",
+                f"an arm tests the number `{min(tested)}`, which Dynamo may make symbolic",
+            )
         if any(data_kind(leaf, analysis) for leaf in leaves(condition.test)):
             raise Refused("break-in-arm", "an arm has a graph break of its own that is not fixed")
+
+
+def _float_parameters(analysis: Analysis) -> set[str]:
+    """Parameters that hold floats: tested in an arm, a symbolic one is a scalar read."""
+    arguments = analysis.info.node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(reversed(positional), reversed(arguments.defaults), strict=False),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    found = {
+        a.arg for a, d in pairs if isinstance(d, ast.Constant) and isinstance(d.value, float)
+    }
+    for argument in [*positional, *arguments.kwonlyargs]:
+        if isinstance(argument.annotation, ast.Name) and argument.annotation.id == "float":
+            found.add(argument.arg)
+    return found
+
+
+def check_random(found: Effects, analysis: Analysis) -> None:
+    """Refuse random draws that gradients pass through.
+
+    Raises:
+        Refused: naming the draw.
+    """
+    for node in found.random:
+        if _draws_on_tensors(node, analysis):
+            raise Refused(
+                "random-in-arm",
+                f"`{ast.unparse(node)}` in an arm is drawn again for the backward pass, which gives "
+                "wrong gradients",
+            )
 
 
 def _draws_on_tensors(node: ast.AST, analysis: Analysis) -> bool:
