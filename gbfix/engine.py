@@ -7,13 +7,13 @@ the new text, so that one run reaches the fixed point. Knows neither torch nor w
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from gbfix.analysis.conditions import Refused
 from gbfix.analysis.facts import Facts
-from gbfix.analysis.project import FunctionInfo, Module, Project
+from gbfix.analysis.project import FunctionInfo, Module, Project, parse_module
 from gbfix.analysis.regions import Regions
 from gbfix.analysis.sites import find_sites
 from gbfix.catalogue import catalogue
@@ -23,9 +23,9 @@ from gbfix.findings import FileError, FileResult, Finding, FixOffer, RunResult
 from gbfix.fixes import Context, Fix
 from gbfix.planning import Outcome, compatible, consider
 from gbfix.registry import transforms
-from gbfix.selection import Selection, resolve
+from gbfix.selection import resolve
 from gbfix.settings import Settings
-from gbfix.source.text import Edit, SourceFile
+from gbfix.source.text import Edit, SourceFile, offset_before
 from gbfix.suppressions import Suppression, parse, suppressed, unused_notices
 
 MOST_PASSES = 12
@@ -42,6 +42,12 @@ class _File:
     left: list[Finding] = field(default_factory=list)
     error: str | None = None
     silenced: list[tuple[Suppression, str]] = field(default_factory=list)
+    history: list[tuple[Edit, ...]] = field(default_factory=list)
+
+    def fail(self, sentence: str) -> None:
+        """Give the file up: it stays as it was, and the sentence says why."""
+        self.error = f"{self.original.path}: {sentence}"
+        self.current = self.original
 
 
 def run(
@@ -59,138 +65,192 @@ def run(
         settings: what to look for and how much to trust.
         rewrite: whether to apply fixes; without it they are only offered.
         at: a line, or line and column (from 1), to which the run is limited.
-        on_file: called once for each file that is done.
+        on_file: called once for each file when its first pass is done.
 
     Raises:
         UserError: for selectors that name nothing.
     """
-    selection = resolve(settings.select, settings.ignore, catalogue())
-    states = [_File(f, f) for f in files]
-    todo = [s for s in states if _parses(s)]
-    first = True
-    for _ in range(MOST_PASSES):
-        changed = _pass(states, todo, settings, selection, rewrite, at, first)
-        first = False
-        if not rewrite or not changed or at is not None:
-            break
-        todo = changed
-    if rewrite and at is not None:
-        _pass(states, todo, settings, selection, False, None, False)
-    for state in states:
-        if on_file is not None:
-            on_file(state.original.path)
-    return _result(states)
-
-
-def _parses(state: _File) -> bool:
-    if "torch" not in state.original.text:
-        return False
+    # Trees are many small objects without cycles worth collecting while they are all in use.
+    collecting = gc.isenabled()
+    gc.disable()
     try:
-        ast.parse(state.original.text)
-    except (SyntaxError, ValueError) as error:
-        where = f" at line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        what = error.msg if isinstance(error, SyntaxError) else str(error)
-        state.error = f"{state.original.path}: not valid Python{where}: {what}"
-        return False
-    except RecursionError:
-        state.error = f"{state.original.path}: nested too deeply to be parsed"
-        return False
-    return True
+        return _Run(files, settings, rewrite, at, on_file).result()
+    finally:
+        if collecting:
+            gc.enable()
 
 
-def _pass(
-    states: list[_File],
-    todo: list[_File],
-    settings: Settings,
-    selection: Selection,
-    rewrite: bool,
-    at: At | None,
-    first: bool,
-) -> list[_File]:
-    """One pass over the files of `todo`; returns those that changed."""
-    sources = [s.current for s in states if s.error is None and "torch" in s.current.text]
-    project = Project(sources)
-    facts = Facts(project)
-    by_path = {s.current.path: s for s in states}
-    regions = Regions(facts, project.given, settings.region.value)
-    reached = regions.reached()
-    facts.region = frozenset(reached)
-    functions: dict[str, list[FunctionInfo]] = {}
-    for info in reached.values():
-        functions.setdefault(info.module.name, []).append(info)
-    changed: list[_File] = []
-    for module in project.given:
-        state = by_path[module.source.path]
-        if state not in todo:
-            continue
-        infos = sorted(functions.get(module.name, []), key=lambda i: i.node.lineno)
-        try:
-            if _file_pass(state, module, infos, facts, settings, selection, rewrite, at, first):
-                changed.append(state)
-        except RecursionError:
-            state.error = f"{state.original.path}: nested too deeply to be analysed"
-            state.current = state.original
-        except Exception as error:  # one file's failure must not end the run
-            state.error = (
-                f"{state.original.path}: internal error, the file is left as it was: "
-                f"{type(error).__name__}: {error}"
-            )
-            state.current = state.original
-    return changed
+class _Run:
+    """The passes of one run and what they share."""
 
+    def __init__(
+        self,
+        files: Sequence[SourceFile],
+        settings: Settings,
+        rewrite: bool,
+        at: At | None,
+        on_file: Callable[[Path], None] | None,
+    ) -> None:
+        self.settings = settings
+        self.rewrite = rewrite
+        self.at = at
+        self.on_file = on_file
+        self.selection = resolve(settings.select, settings.ignore, catalogue())
+        self.states = [_File(f, f) for f in files]
+        self.modules: dict[Path, Module] = {}
+        self.reached: frozenset[str] | None = None
+        self.notices: list[str] = []
 
-def _file_pass(
-    state: _File,
-    module: Module,
-    infos: Sequence[FunctionInfo],
-    facts: Facts,
-    settings: Settings,
-    selection: Selection,
-    rewrite: bool,
-    at: At | None,
-    first: bool,
-) -> bool:
-    comments = parse(module.source.text)
-    view = View(module)
-    outcomes: list[Outcome] = []
-    state.left = []
-    for info in infos:
-        analysis = facts.analysis(info)
-        if analysis is None:
-            continue
-        context: Context | None = None
-        for site in find_sites(analysis, facts):
-            if not selection.reports(site.diagnosis.code):
-                continue
-            span = site.span
-            end = span.end_lineno or span.lineno
-            comment = suppressed(span.lineno, end, site.diagnosis.code, comments)
-            if comment is not None:
-                if first:
-                    state.silenced.append((comment, site.diagnosis.code))
-                continue
-            context = context or Context.of(
-                analysis, facts, settings, view, state.original.text
-            )
-            outcomes.append(consider(site, context, transforms(), selection, settings))
-    if at is not None:
-        outcomes = [o for o in outcomes if _is_at(o, at, view)]
-    picked = compatible(outcomes, settings, view.source) if rewrite else []
-    fixed = {id(o): f for o, f in picked}
-    for outcome in outcomes:
-        fix = fixed.get(id(outcome))
-        finding = _finding(outcome, view, state, fix)
-        if fix is not None:
-            state.fixed.append(finding)
+    def result(self) -> RunResult:
+        """Make passes until nothing changes."""
+        todo = [s for s in self.states if self._parse(s)]
+        for number in range(MOST_PASSES):
+            changed = self._pass(todo, first=number == 0)
+            if not changed:
+                break
+            todo = changed
+            if self.at is not None:
+                self.rewrite = False
         else:
-            state.left.append(finding)
-    if not picked:
+            names = ", ".join(str(s.original.path) for s in todo)
+            self.notices.append(f"{names}: still changing after {MOST_PASSES} passes")
+        return _result(self.states, self.notices)
+
+    def _parse(self, state: _File) -> bool:
+        """Parse a file that mentions torch."""
+        if "torch" not in state.original.text:
+            return False
+        try:
+            module = parse_module(state.original)
+        except SyntaxError as error:
+            state.fail(f"not valid Python at line {error.lineno}: {error.msg}")
+        except ValueError as error:
+            state.fail(f"not valid Python: {error}")
+        except (RecursionError, MemoryError):
+            state.fail("nested too deeply to be parsed")
+        else:
+            self.modules[state.original.path] = module
+            return True
         return False
-    state.current = _edited(state, view, [f for _, f in picked])
-    return True
+
+    def _pass(self, todo: list[_File], *, first: bool) -> list[_File]:
+        """One pass over the files of `todo`; returns those that changed."""
+        usable = [s for s in self.states if s.error is None and s.original.path in self.modules]
+        project = Project(self.modules[s.original.path] for s in usable)
+        facts = Facts(project)
+        functions = self._region(facts, todo)
+        changed: list[_File] = []
+        for state in todo:
+            module = self.modules[state.original.path]
+            infos = sorted(functions.get(module, []), key=lambda i: i.node.lineno)
+            try:
+                if self._file_pass(state, module, infos, facts, first=first):
+                    self.modules[state.original.path] = parse_module(state.current)
+                    changed.append(state)
+            except RecursionError:
+                state.fail("nested too deeply to be analysed")
+            except Exception as error:  # one file's failure must not end the run
+                state.fail(
+                    "internal error, the file is left as it was: "
+                    f"{type(error).__name__}: {error}"
+                )
+            failure = facts.failures.get(module)
+            if failure is not None and state.error is None:
+                state.fail(f"internal error, the file is left as it was: {failure}")
+            if first and self.on_file is not None:
+                self.on_file(state.original.path)
+        return [s for s in changed if s.error is None]
+
+    def _region(self, facts: Facts, todo: Sequence[_File]) -> dict[Module, list[FunctionInfo]]:
+        """The functions of the region, by module. Rewriting does not change what is reached."""
+        regions = Regions(facts, facts.project.given, self.settings.region.value)
+        if self.reached is None:
+            found = regions.reached()
+            self.reached = frozenset(i.qualified for i in found.values())
+        else:
+            modules = {self.modules[s.original.path] for s in todo}
+            found = {
+                n: i
+                for n, i in regions.functions.items()
+                if i.module in modules and self._is_reached(i)
+            }
+        facts.region = frozenset(found)
+        functions: dict[Module, list[FunctionInfo]] = {}
+        for info in found.values():
+            functions.setdefault(info.module, []).append(info)
+        return functions
+
+    def _is_reached(self, info: FunctionInfo) -> bool:
+        """A function found before, or one that a fix has put into such a function."""
+        assert self.reached is not None
+        if info.qualified in self.reached:
+            return True
+        return info.outer is not None and self._is_reached(info.outer)
+
+    def _file_pass(
+        self,
+        state: _File,
+        module: Module,
+        infos: Sequence[FunctionInfo],
+        facts: Facts,
+        *,
+        first: bool,
+    ) -> bool:
+        view = View(module)
+        outcomes = self._outcomes(state, module, infos, facts, view, first=first)
+        if self.at is not None and self.rewrite:
+            outcomes = [o for o in outcomes if _is_at(o, self.at, view)]
+        picked = compatible(outcomes, self.settings, view.source) if self.rewrite else []
+        fixed = {id(o): f for o, f in picked}
+        state.left = []
+        for outcome in outcomes:
+            fix = fixed.get(id(outcome))
+            finding = _finding(outcome, view, state, fix)
+            (state.left if fix is None else state.fixed).append(finding)
+        if not picked:
+            return False
+        _edit(state, view, [f for _, f in picked])
+        return True
+
+    def _outcomes(
+        self,
+        state: _File,
+        module: Module,
+        infos: Sequence[FunctionInfo],
+        facts: Facts,
+        view: View,
+        *,
+        first: bool,
+    ) -> list[Outcome]:
+        """What the transforms say of every site that is to be reported."""
+        comments = parse(module.source.text)
+        outcomes: list[Outcome] = []
+        for info in infos:
+            analysis = facts.analysis(info)
+            if analysis is None:
+                continue
+            context: Context | None = None
+            for site in find_sites(analysis, facts):
+                code = site.diagnosis.code
+                end = site.span.end_lineno or site.span.lineno
+                comment = suppressed(site.span.lineno, end, code, comments)
+                if comment is not None:
+                    if first:
+                        state.silenced.append((comment, code))
+                    continue
+                if not self.selection.reports(code):
+                    continue
+                context = context or Context.of(
+                    analysis, facts, self.settings, view, state.original.text
+                )
+                outcomes.append(
+                    consider(site, context, transforms(), self.selection, self.settings)
+                )
+        return outcomes
 
 
-def _edited(state: _File, view: View, fixes: Sequence[Fix]) -> SourceFile:
+def _edit(state: _File, view: View, fixes: Sequence[Fix]) -> None:
+    """Apply fixes to a file's text, which must stay valid Python."""
     edits: list[Edit] = [e for group in dict.fromkeys(f.edits for f in fixes) for e in group]
     if any(f.imports_torch for f in fixes):
         edits.append(add_torch_import(view))
@@ -199,9 +259,10 @@ def _edited(state: _File, view: View, fixes: Sequence[Fix]) -> SourceFile:
         ast.parse(text)
     except SyntaxError as error:
         names = ", ".join(sorted({f.transform for f in fixes}))
-        raise Refused("broken-syntax", f"{names} produced invalid Python: {error.msg}") from error
+        raise ValueError(f"{names} produced invalid Python: {error.msg}") from error
     view.source.encode(text)
-    return replace(state.current, text=text)
+    state.history.append(tuple(edits))
+    state.current = replace(state.current, text=text)
 
 
 def _is_at(outcome: Outcome, at: At, view: View) -> bool:
@@ -218,8 +279,14 @@ def _is_at(outcome: Outcome, at: At, view: View) -> bool:
 
 def _finding(outcome: Outcome, view: View, state: _File, fix: Fix | None) -> Finding:
     site = outcome.site
-    line, column = view.source.position(view.start(site.span))
-    end_line, end_column = view.source.position(view.end(site.span))
+    start, end = view.start(site.span), view.end(site.span)
+    source = view.source
+    if fix is not None:  # what was fixed is told by its place in the file as it was
+        source = state.original
+        for edits in reversed(state.history):
+            start, end = offset_before(edits, start), offset_before(edits, end)
+    line, column = source.position(start)
+    end_line, end_column = source.position(end)
     applied = FixOffer(fix.transform, fix.safety, fix.reason) if fix is not None else None
     name = site.function.qualified.removeprefix(f"{site.function.module.name}.")
     return Finding(
@@ -239,10 +306,9 @@ def _finding(outcome: Outcome, view: View, state: _File, fix: Fix | None) -> Fin
     )
 
 
-def _result(states: Sequence[_File]) -> RunResult:
+def _result(states: Sequence[_File], notices: list[str]) -> RunResult:
     files: list[FileResult] = []
     errors: list[FileError] = []
-    notices: list[str] = []
     for state in states:
         if state.error is not None:
             errors.append(FileError(state.original.path, state.error))

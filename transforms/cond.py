@@ -340,6 +340,11 @@ def _safety(
     roots: Sequence[str],
     branch: Branch,
 ) -> tuple[Safety, str]:
+    if any(arm.preparation for arm in branch.arms):
+        return (
+            Safety.REVIEW,
+            "what an arm prepares once (a cached attribute, a device) is prepared before the branch",
+        )
     if not all(a.dtype == b.dtype or (a.boolean and b.boolean) for a, b in values):
         return (
             Safety.REVIEW,

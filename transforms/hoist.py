@@ -7,6 +7,7 @@ Before:
 
     threshold = torch.tensor([0.5, 1.5])
 
+
     def scale(x: torch.Tensor):
         if threshold.sum() > 1:
             return x * 2
@@ -16,7 +17,9 @@ After:
 
     threshold = torch.tensor([0.5, 1.5])
 
+
     threshold_sum_gt_1 = bool(threshold.sum() > 1)
+
 
     def scale(x: torch.Tensor):
         if threshold_sum_gt_1:

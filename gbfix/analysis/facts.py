@@ -60,6 +60,7 @@ class Facts:
         self._globals: dict[tuple[str, str], Value] = {}
         self._parameters: dict[ast.AST, dict[str, Value]] = {}
         self.effects_cache: dict[ast.AST, Effects | None] = {}
+        self.failures: dict[Module, str] = {}
         self.region: frozenset[ast.AST] = frozenset()
         self.helper_checks: dict[ast.AST, str | None] = {}
 
@@ -144,6 +145,11 @@ class Facts:
             from gbfix.analysis.flow import analyze
 
             made = analyze(info, self)
+        except RecursionError:
+            raise
+        except Exception as error:  # the file is given up, not the run
+            self.failures[info.module] = f"{type(error).__name__}: {error}"
+            return None
         finally:
             self._active.discard(node)
         if not self._active or len(self._active) < _MAX_DEPTH // 2:

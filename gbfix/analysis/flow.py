@@ -299,6 +299,8 @@ class _Flow(Evaluator):
         ):
             owner = dotted(call.func.value)
             value = self.values[call.args[1]]
+            if value.only(Kind.UNKNOWN | Kind.MAYBE):
+                value = self.values[call.args[1]] = tensor()  # nothing else can be registered
             self.environment[f"{owner}.{call.args[0].value}"] = value
         return self.environment
 

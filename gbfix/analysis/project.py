@@ -51,8 +51,8 @@ class ClassInfo:
         """Methods by name, of this class alone."""
         return {
             n.name: FunctionInfo(f"{self.qualified}.{n.name}", n, self.module, self)
-            for n in ast.walk(self.node)
-            if isinstance(n, Function) and n in self.node.body
+            for n in self.node.body
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
         }
 
     @cached_property
@@ -69,6 +69,7 @@ class Module:
     name: str
     source: SourceFile
     tree: ast.Module
+    root: Path
     is_package: bool = False
 
     @cached_property
@@ -196,31 +197,36 @@ def module_name(path: Path, root: Path) -> str:
     return ".".join(parts) or path.stem
 
 
+def parse_module(source: SourceFile) -> Module:
+    """Parse a file.
+
+    Raises:
+        SyntaxError, ValueError: if the text is not Python.
+        RecursionError, MemoryError: if it is nested too deeply.
+    """
+    root = package_root(source.path)
+    tree = ast.parse(source.text, str(source.path))
+    is_package = source.path.name == "__init__.py"
+    return Module(module_name(source.path, root), source, tree, root, is_package)
+
+
 class Project:
     """All modules of a run, with lazy look-up of further modules of the same packages."""
 
-    def __init__(self, sources: Iterable[SourceFile]) -> None:
+    def __init__(self, modules: Iterable[Module]) -> None:
         self.modules: dict[str, Module] = {}
         self.given: list[Module] = []
         self.roots: set[Path] = set()
         self._missing: set[str] = set()
         self._classes: dict[ast.ClassDef, ClassInfo] = {}
-        for source in sources:
-            module = self.add(source)
+        self._found: dict[str, tuple[Module, ast.AST] | None] = {}
+        for module in modules:
+            self._add(module)
             self.given.append(module)
 
-    def add(self, source: SourceFile) -> Module:
-        """Parse a file and index it.
-
-        Raises:
-            SyntaxError: if the text is not Python.
-        """
-        root = package_root(source.path)
-        name = module_name(source.path, root)
-        tree = ast.parse(source.text, str(source.path))
-        module = Module(name, source, tree, source.path.name == "__init__.py")
-        self.roots.add(root)
-        self.modules.setdefault(name, module)
+    def _add(self, module: Module) -> Module:
+        self.roots.add(module.root)
+        self.modules.setdefault(module.name, module)
         return module
 
     def module(self, name: str) -> Module | None:
@@ -234,7 +240,7 @@ class Project:
             for path in (base.with_suffix(".py"), base / "__init__.py"):
                 if path.is_file():
                     try:
-                        return self.add(SourceFile.decode(path, path.read_bytes()))
+                        return self._add(parse_module(SourceFile.decode(path, path.read_bytes())))
                     except (OSError, SourceError, SyntaxError, ValueError, RecursionError):
                         break
         self._missing.add(name)
@@ -242,6 +248,11 @@ class Project:
 
     def lookup(self, qualified: str) -> tuple[Module, ast.AST] | None:
         """The definition or assigned node that a qualified name stands for, re-exports followed."""
+        if qualified not in self._found:
+            self._found[qualified] = self._lookup(qualified)
+        return self._found[qualified]
+
+    def _lookup(self, qualified: str) -> tuple[Module, ast.AST] | None:
         for _ in range(_MAX_HOPS):
             found = self._split(qualified)
             if found is None:

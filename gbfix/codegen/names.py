@@ -1,7 +1,8 @@
 """Names for new variables and functions that collide with nothing in scope.
 
-A name is taken if the function, anything nested in it, the functions around it, the module or the
-builtins use it, or if an earlier fix of the same function took it.
+A name is taken if the function, anything nested in it, the module or the builtins use it, or if an
+earlier fix of the same function took it. What a function around it binds and it does not read may
+be shadowed.
 """
 
 from __future__ import annotations
@@ -17,11 +18,7 @@ class Names:
     """Hands out names for one function."""
 
     def __init__(self, info: FunctionInfo) -> None:
-        self.taken: set[str] = set(BUILTINS) | set(info.module.bindings)
-        outer: FunctionInfo | None = info
-        while outer is not None:
-            self.taken |= used_names(outer.node)
-            outer = outer.outer
+        self.taken: set[str] = set(BUILTINS) | set(info.module.bindings) | used_names(info.node)
 
     def take(self, wanted: str) -> str:
         """The wanted name, or it with the first free number."""

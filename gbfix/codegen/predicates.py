@@ -193,7 +193,7 @@ class Renderer:
         inner = self._read(node)
         if inner is None:
             value = self.analysis.values.get(node)
-            if value is None or value.kinds & (Kind.SCALAR | Kind.TENSOR | Kind.MAYBE):
+            if value is None or value.kinds & (Kind.SCALAR | Kind.TENSOR):
                 raise Refused(
                     "python-scalar",
                     f"`{ast.unparse(node)}` is a Python value read from a tensor earlier",

@@ -21,6 +21,7 @@ from gbfix.analysis.modes import COMPILING, when_true
 from gbfix.analysis.project import Module
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import UNKNOWN, Kind, Value
+from gbfix.lowering.preparation import split_preparation
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,15 @@ class Output:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way through the branch, as traced: eager-only statements are left out."""
+    """One way through the branch, as traced: eager-only statements are left out.
+
+    `preparation` holds what may run before the branch, whichever way it goes.
+    """
 
     statements: tuple[ast.stmt, ...]
     effects: Effects
     truth: bool
+    preparation: tuple[ast.stmt, ...] = ()
 
     @property
     def returned(self) -> ast.expr | None:
@@ -184,9 +189,10 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
             )
     elif not any(returning) and _contains([*body, *orelse], ast.Return):
         raise Refused("return-in-arm", "an arm returns on some of its paths only")
+    live = liveness.after.get(node, frozenset()) | liveness.captured
     arms = (
-        _arm(body, analysis, facts, True),
-        _arm(orelse, analysis, facts, False),
+        _arm(body, analysis, facts, True, live),
+        _arm(orelse, analysis, facts, False, live),
     )
     both = all(returning) or bool(rest) or (returns(body) and returns(orelse))
     for arm in arms:
@@ -218,9 +224,16 @@ def _rest(node: ast.If, analysis: Analysis, is_elif: bool) -> list[ast.stmt]:
     return list(body[next(i for i, s in enumerate(body) if s is top) + 1 :])
 
 
-def _arm(body: Sequence[ast.stmt], analysis: Analysis, facts: Facts, truth: bool) -> Arm:
+def _arm(
+    body: Sequence[ast.stmt],
+    analysis: Analysis,
+    facts: Facts,
+    truth: bool,
+    live: frozenset[str],
+) -> Arm:
     view = compiled_view(body, analysis, facts)
-    return Arm(tuple(view), effects(view, analysis, facts), truth)
+    ready, rest = split_preparation(view, live)
+    return Arm(tuple(rest), effects(rest, analysis, facts), truth, tuple(ready))
 
 
 def _check_control(arm: Arm) -> None:

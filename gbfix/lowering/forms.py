@@ -96,7 +96,7 @@ class Writer:
         self, predicate: Rendered, arms: tuple[Straight, Straight], *, zero: bool = True
     ) -> str:
         """Statements that select each output with `torch.where`."""
-        lines = [self._prelude(a) for a in arms]
+        lines = [self._preparation(), *(self._prelude(a) for a in arms)]
         names, stores = self.targets()
         pairs = list(zip(arms[0].results, arms[1].results, strict=True))
         condition = predicate.text if predicate.boolean else f"{predicate.operand} != 0"
@@ -133,6 +133,12 @@ class Writer:
             earlier.add(output.name)
         return False
 
+    def _preparation(self) -> str:
+        statements = [s for arm in self.branch.arms for s in arm.preparation]
+        if not statements:
+            return ""
+        return copy_statements(self.context.view, statements, Changes(), self.unit).rstrip("\n")
+
     def _prelude(self, arm: Straight) -> str:
         if not arm.prelude:
             return ""
@@ -143,7 +149,7 @@ class Writer:
     def cond(self, predicate: Rendered, arms: tuple[Straight, Straight], clones: list[list[Copy]]) -> str:
         """A `torch.cond` of two lambdas; of two functions if a lambda would be too long."""
         parameters, operands = self._operands()
-        lines = [self._prelude(a) for a in arms]
+        lines = [self._preparation(), *(self._prelude(a) for a in arms)]
         bodies = [self._body(arm, clone) for arm, clone in zip(arms, clones, strict=True)]
         head, stores = self._head()
         colon = f" {', '.join(parameters)}:" if parameters else ":"
@@ -181,7 +187,9 @@ class Writer:
             functions.append(self._function(name, parameters, f"{text}return {value}"))
             names.append(name)
         call = self._call(head, [predicate.text, *names], operands)
-        return "\n\n".join([*functions, "\n".join([call, *stores])])
+        ready = self._preparation()
+        top = [ready] if ready else []
+        return "\n\n".join([*top, *functions, "\n".join([call, *stores])])
 
     def _function_names(self) -> tuple[str, str]:
         if not hasattr(self, "_names"):

@@ -192,7 +192,7 @@ def attribute_operands(branch: Branch, analysis: Analysis, facts: Facts) -> tupl
             if name is None or value is None or not value.tensor or name.count(".") != 1:
                 continue
             base = analysis.values.get(node.value)
-            if base is None or base.kinds & (Kind.TENSOR | Kind.MAYBE):
+            if base is None or base.kinds & Kind.TENSOR:
                 continue
             cls = facts.project.class_info(base.reference)
             if cls is None or stateful(cls, facts):

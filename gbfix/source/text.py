@@ -127,3 +127,16 @@ class SourceFile:
             at = edit.end
         pieces.append(self.text[at:])
         return "".join(pieces)
+
+
+def offset_before(edits: Iterable[Edit], offset: int) -> int:
+    """Where an offset of an edited text was before the edits; within new text, where that begins."""
+    shift = 0
+    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+        start = edit.start + shift
+        if offset < start:
+            break
+        if offset < start + len(edit.text):
+            return edit.start
+        shift += len(edit.text) - (edit.end - edit.start)
+    return offset - shift

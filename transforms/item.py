@@ -1,0 +1,108 @@
+"""Keeps a tensor where a Python value was read from it only to be tested.
+
+`.item()`, `bool()` and comparisons of what they return end the graph at the place where the value is
+read. Where the result is a name that is only ever tested for truth, the name can hold the tensor
+instead: `if`, `and` and `not` ask a tensor of one element the same question, and the branch itself
+can then be treated.
+
+Before:
+
+    def forward(self, x: torch.Tensor, keep: torch.Tensor):
+        right_padded = keep[:, -1].sum().item() != keep.shape[0]
+        if right_padded:
+            x = x.flip(1)
+        return x
+
+After:
+
+    def forward(self, x: torch.Tensor, keep: torch.Tensor):
+        right_padded = keep[:, -1].sum() != keep.shape[0]
+        if torch.compiler.is_compiling():
+            x = torch.cond(right_padded, lambda: x.flip(1), lambda: x.clone())
+        elif right_padded:
+            x = x.flip(1)
+        return x
+
+The comparison stays exact: against a number that is not an integer it is made in double precision,
+as Python makes it.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.conditions import Leaf, Refused, data_kind, leaves
+from gbfix.analysis.effects import effects
+from gbfix.analysis.sites import BreakSite
+from gbfix.codegen.predicates import Renderer
+from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_RAISE
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.source.text import Edit
+
+_TESTS = (ast.If, ast.IfExp, ast.While, ast.Assert)
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Offer to keep tensors in the names that a test asks for.
+
+    Raises:
+        Refused: where a name is used for more than its truth, or its value has no tensor form.
+    """
+    if site.test is None:
+        raise Refused("no-test", "nothing is tested here")
+    names = {
+        leaf.id
+        for leaf in leaves(site.test)
+        if isinstance(leaf, ast.Name) and data_kind(leaf, context.analysis) == "scalar"
+    }
+    if not names:
+        raise Refused("no-scalar-name", "the test does not ask a Python value that was read earlier")
+    edits = tuple(_kept(name, context) for name in sorted(names))
+    return Fix(
+        "item", Safety.SAFE, "the value is only tested, and the tensor tests alike", edits,
+        context.needs_torch,
+    )  # fmt: skip
+
+
+def _kept(name: str, context: Context) -> Edit:
+    """The edit that makes a name hold the tensor."""
+    function, parents = context.info.node, context.info.module.parents
+    uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name]
+    stores = [n for n in uses if not isinstance(n.ctx, ast.Load)]
+    statement = parents.get(stores[0]) if len(stores) == 1 else None
+    if not isinstance(statement, ast.Assign) or statement.targets != stores:
+        raise Refused("python-scalar", f"`{name}` is not assigned once, by itself")
+    for use in uses:
+        if isinstance(use.ctx, ast.Load) and not _only_tested(use, context):
+            raise Refused("scalar-used", f"`{name}` is used for more than its truth")
+    value = context.analysis.values.get(statement.value)
+    found = effects([statement.value], context.analysis, context.facts)
+    if value is None or not found.pure:
+        raise Refused("python-scalar", f"`{name}` holds a value whose computation has effects")
+    torch = context.torch(statement)
+    renderer = Renderer(context.view, context.analysis, torch)
+    text = renderer.render(Leaf(statement.value, value, scalar=True)).text
+    view = context.view
+    return Edit(view.start(statement.value), view.end(statement.value), text)
+
+
+def _only_tested(use: ast.AST, context: Context) -> bool:
+    """Whether a use asks for nothing but truth."""
+    parents = context.info.module.parents
+    current, parent = use, parents[use]
+    while isinstance(parent, ast.BoolOp) or (
+        isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
+    ):
+        current, parent = parent, parents[parent]
+    return isinstance(parent, _TESTS) and parent.test is current
+
+
+TRANSFORM = Transform(
+    name="item",
+    codes=(TENSOR_BRANCH.code, TENSOR_RAISE.code, TENSOR_ASSERT.code),
+    summary="keep a tensor where a value read from it is only tested",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=8,
+)
