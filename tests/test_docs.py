@@ -1,0 +1,225 @@
+"""The documentation is what the code says, and every example in it does what the text claims.
+
+An example is a `Before:` and an `After:` block of a transform's docstring, or an example file of
+the README. It is rewritten by the tool, compared as text, and run: it breaks the graph before, does
+not after, and gives the same outputs.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+from torch._dynamo.testing import CompileCounter
+
+from gbfix import config, engine
+from gbfix.cli.main import app
+from gbfix.fixes import Transform
+from gbfix.registry import transforms
+from gbfix.settings import CheckStyle, Settings
+from gbfix.source.text import SourceFile
+from scripts import generate_docs
+
+README = generate_docs.README.read_text(encoding="utf-8")
+IMPORTS = "import torch\nfrom torch import nn\n\n"
+LINE_LENGTH = 100
+"""That of this repository, in which the examples of the docstrings stand."""
+SCALES = (0.01, -0.01, 100.0, -100.0)
+"""Inputs small and large, of both signs, so that either side of a test has a chance to run."""
+
+by_name = pytest.mark.parametrize("transform", transforms(), ids=lambda t: t.name)
+
+
+# Examples
+
+
+def labelled(transform: Transform, label: str) -> str:
+    """The code block below `Before:` or `After:`."""
+    found = generate_docs.blocks(generate_docs.docstring_of(transform))
+    places = [index for index, block in enumerate(found) if block.text == f"{label}:"]
+    assert places, f"no `{label}:` in the docstring"
+    return found[places[0] + 1].text + "\n"
+
+
+def whole(snippet: str) -> str:
+    """A file around a snippet: imports, and a class with what `self` needs where it is a method."""
+    function = ast.parse(snippet).body[-1]
+    if not (isinstance(function, ast.FunctionDef) and function.args.args[0].arg == "self"):
+        return IMPORTS + snippet
+    init = "".join(f"        {line}\n" for line in _attributes(function))
+    return (
+        f"{IMPORTS}class Example(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"{init}\n{textwrap.indent(snippet, '    ')}"
+    )
+
+
+def _attributes(function: ast.FunctionDef) -> list[str]:
+    """Attributes that a method reads: layers if they are called, else numbers."""
+    called = {n.func for n in ast.walk(function) if isinstance(n, ast.Call)}
+    found = {
+        node.attr: f"self.{node.attr} = {'nn.Linear(4, 4)' if node in called else '1.0'}"
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self"
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def rewrite(text: str, **settings: Any) -> tuple[str, set[str]]:
+    """What the tool makes of a file, and the transforms that it used."""
+    source = SourceFile.decode(Path("example.py"), text.encode())
+    result = engine.run([source], Settings(**settings))
+    assert not result.errors, result.errors
+    (file,) = result.files
+    return file.after, {f.applied.transform for f in file.findings if f.applied}
+
+
+def load(text: str, path: Path) -> Callable[..., Any]:
+    """The example's module or function; it lies in a file, since Dynamo reads source lines."""
+    path.write_text(text, encoding="utf-8")
+    namespace: dict[str, Any] = {"__name__": path.stem}
+    exec(compile(text, str(path), "exec"), namespace)
+    own = [n for n in ast.parse(text).body if isinstance(n, (ast.ClassDef, ast.FunctionDef))]
+    torch.manual_seed(0)
+    target = namespace[own[-1].name]
+    return target() if isinstance(target, type) else target
+
+
+def inputs(function: Callable[..., Any], scale: float) -> tuple[torch.Tensor, ...]:
+    """One tensor for each parameter."""
+    method = function.forward if isinstance(function, torch.nn.Module) else function
+    code = method.__func__.__code__ if hasattr(method, "__func__") else method.__code__
+    count = code.co_argcount - ("self" in code.co_varnames[:1])
+    return tuple(torch.linspace(-0.5, 1.0, 16).reshape(4, 4) * scale for _ in range(count))
+
+
+def graph_breaks(function: Callable[..., Any]) -> int:
+    """How often Dynamo breaks the graph of a function; `explain` also counts what it skips."""
+    torch._dynamo.reset()
+    explanation = torch._dynamo.explain(function)(*inputs(function, 1.0))
+    return len(explanation.break_reasons)
+
+
+def check_runs(before: str, after: str, folder: Path) -> None:
+    """It breaks before and not after; in eager mode and compiled the outputs are the same."""
+    old = load(before, folder / "before.py")
+    assert graph_breaks(old) > 0
+    for scale in SCALES:
+        torch._dynamo.reset()
+        new = load(after, folder / "after.py")
+        counter = CompileCounter()
+        compiled = torch.compile(new, backend=counter, fullgraph=True)
+        given = inputs(new, scale)
+        expected = load(before, folder / "before.py")(*given)
+        assert torch.equal(new(*given), expected)
+        torch.testing.assert_close(compiled(*given), expected)
+        assert counter.frame_count == 1
+
+
+@by_name
+def test_the_before_block_becomes_the_after_block(transform: Transform) -> None:
+    before, after = (whole(labelled(transform, label)) for label in ("Before", "After"))
+    text, used = rewrite(before, line_length=LINE_LENGTH)
+    assert text == after
+    assert transform.name in used
+    assert rewrite(after, line_length=LINE_LENGTH)[0] == after
+
+
+@by_name
+def test_the_example_runs(transform: Transform, tmp_path: Path) -> None:
+    before, after = (whole(labelled(transform, label)) for label in ("Before", "After"))
+    check_runs(before, after, tmp_path)
+
+
+def test_the_other_idiom_of_check() -> None:
+    (check,) = [transform for transform in transforms() if transform.name == "check"]
+    code = [b for b in generate_docs.blocks(generate_docs.docstring_of(check)) if b.is_code]
+    text, _ = rewrite(whole(labelled(check, "Before")), check=CheckStyle.SKIP)
+    assert textwrap.indent(code[-1].text, " " * 8) in text
+
+
+# README
+
+
+def readme_file(kind: str, name: str) -> str:
+    found = re.search(rf"<!-- {kind}: {name} -->\n```python\n(.*?)```\n", README, re.S)
+    assert found is not None
+    return found[1]
+
+
+def test_the_example_of_the_readme(tmp_path: Path) -> None:
+    before, after = readme_file("file", "model.py"), readme_file("after", "model.py")
+    assert rewrite(before)[0] == after
+    sized = [re.sub(r"size: int(?=\))", "size: int = 4", text) for text in (before, after)]
+    check_runs(*sized, tmp_path)
+
+
+def test_the_readme_opens_with_a_before_and_an_after() -> None:
+    opening = README.partition("\n## ")[0]
+    assert re.findall(r"<!-- (\w+): ", opening) == ["file", "after"]
+
+
+def _flags(command: str) -> set[str]:
+    group = typer.main.get_command(app)
+    given = group.commands[command].params  # type: ignore[attr-defined]
+    names = {name for option in given for name in (*option.opts, *option.secondary_opts)}
+    return {name for name in names if name.startswith("--")} - {"--help"}
+
+
+def test_the_options_of_the_readme_are_those_of_the_commands() -> None:
+    section = README.partition("### Options")[2].partition("###")[0]
+    shared, extra = section.split("`apply` has")
+    listed = [set(re.findall(r"^\| (.*?) \|", part, re.M)) for part in (shared, extra)]
+    flags = [set(re.findall(r"`(--[a-z-]+)`", " ".join(cells))) for cells in listed]
+    assert flags[0] == _flags("check")
+    assert flags[0] | flags[1] == _flags("apply")
+
+
+def test_the_commands_of_the_readme_exist() -> None:
+    group = typer.main.get_command(app)
+    used = set(re.findall(r"gbfix (check|apply|[a-z]+)(?= -| \w+\.py| src| cond|\s+#)", README))
+    assert used and used <= set(group.commands)  # type: ignore[attr-defined]
+    help_text = subprocess.run(
+        [sys.executable, "-m", "gbfix", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert all(command in help_text for command in used)
+
+
+def test_the_keys_of_the_configuration() -> None:
+    found = re.search(r"```toml\n\[tool.gbfix\]\n(.*?)```", README, re.S)
+    assert found is not None
+    assert sorted(re.findall(r"^([a-z-]+) =", found[1], re.M)) == sorted(config._KEYS)
+
+
+def test_the_configuration_of_the_readme_is_valid(tmp_path: Path) -> None:
+    found = re.search(r"```toml\n(.*?)```", README, re.S)
+    assert found is not None
+    (tmp_path / "pyproject.toml").write_text(found[1], encoding="utf-8")
+    assert config.load_config(tmp_path).settings.select == ("GBF1", "GBF2")
+
+
+def test_the_reason_codes_of_the_readme_exist() -> None:
+    section = README.partition("## What is refused")[2].partition("\n## ")[0]
+    cells = " ".join(re.findall(r"^\| (`.*?) \|", section, re.M))
+    assert set(re.findall(r"`([a-z-]+)`", cells)) <= {r.code for r in generate_docs.reasons()}
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    text = (generate_docs.ROOT / page).read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
+    assert [link for link in links if not (generate_docs.ROOT / link).exists()] == []
+
+
+def test_the_generated_pages_are_up_to_date() -> None:
+    command = [sys.executable, generate_docs.__file__, "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"run `python scripts/generate_docs.py`:\n{done.stderr}"
