@@ -78,15 +78,6 @@ WARNINGS_CALL = Diagnosis(
     "`warnings.warn` is a C builtin that Dynamo does not trace; it breaks the graph at each call.",
     ("GB0007", "GB0059"),
 )
-SCALAR_READ = Diagnosis(
-    "GBF301",
-    "scalar-read",
-    "a Python number is read from a tensor",
-    "`.item()`, `.tolist()`, `int(t)`, `float(t)` and `bool(t)` need the value of a tensor in Python. "
-    "Unless scalar outputs are captured, the graph ends there.",
-    ("GB0124", "GB0109", "GB0033"),
-)
-
 DIAGNOSES: Mapping[str, Diagnosis] = {
     d.code: d
     for d in (
@@ -97,6 +88,5 @@ DIAGNOSES: Mapping[str, Diagnosis] = {
         PRINT_CALL,
         LOGGING_CALL,
         WARNINGS_CALL,
-        SCALAR_READ,
     )
 }

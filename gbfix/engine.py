@@ -19,7 +19,7 @@ from gbfix.analysis.sites import find_sites
 from gbfix.catalogue import catalogue
 from gbfix.codegen.imports import add_torch_import
 from gbfix.codegen.view import View
-from gbfix.findings import FileError, FileResult, Finding, FixOffer, RunResult
+from gbfix.findings import FileError, FileResult, Finding, FixOffer, Refusal, RunResult
 from gbfix.fixes import Context, Fix
 from gbfix.planning import Outcome, compatible, consider
 from gbfix.registry import transforms
@@ -167,6 +167,13 @@ class _Run:
         if self.reached is None:
             found = regions.reached()
             self.reached = frozenset(i.qualified for i in found.values())
+            if regions.narrowed and any(
+                i.node.name == "forward" and i.node not in found for i in regions.functions.values()
+            ):
+                self.notices.append(
+                    "the project uses torch.compile, so only what that reaches was looked at; "
+                    "--region forward looks at every forward"
+                )
         else:
             modules = {self.modules[s.original.path] for s in todo}
             found = {
@@ -201,6 +208,7 @@ class _Run:
         if self.at is not None and self.rewrite:
             outcomes = [o for o in outcomes if _is_at(o, self.at, view)]
         picked = compatible(outcomes, self.settings, view.source) if self.rewrite else []
+        picked = [(o, f) for o, f in picked if _is_valid(o, f, view)]
         fixed = {id(o): f for o, f in picked}
         state.left = []
         for outcome in outcomes:
@@ -249,17 +257,25 @@ class _Run:
         return outcomes
 
 
+def _is_valid(outcome: Outcome, fix: Fix, view: View) -> bool:
+    """Whether a fix leaves valid Python behind; one that does not becomes a refusal."""
+    try:
+        ast.parse(view.source.apply(fix.edits))
+    except (SyntaxError, ValueError) as error:
+        outcome.fixes.remove(fix)
+        sentence = f"the text that it would write is not valid Python ({error}); please report this"
+        outcome.refusals.append(Refusal(fix.transform, "invalid-output", sentence))
+        return False
+    return True
+
+
 def _edit(state: _File, view: View, fixes: Sequence[Fix]) -> None:
     """Apply fixes to a file's text, which must stay valid Python."""
     edits: list[Edit] = [e for group in dict.fromkeys(f.edits for f in fixes) for e in group]
     if any(f.imports_torch for f in fixes):
         edits.append(add_torch_import(view))
     text = view.source.apply(edits)
-    try:
-        ast.parse(text)
-    except SyntaxError as error:
-        names = ", ".join(sorted({f.transform for f in fixes}))
-        raise ValueError(f"{names} produced invalid Python: {error.msg}") from error
+    ast.parse(text)
     view.source.encode(text)
     state.history.append(tuple(edits))
     state.current = replace(state.current, text=text)

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from gbfix.analysis.conditions import Refused
+from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.sites import BreakSite
 from gbfix.findings import FixOffer, Refusal, Safety
 from gbfix.fixes import Context, Fix, Transform
@@ -51,6 +51,9 @@ def consider(
         context.needs_torch = False
         try:
             fix = transform.propose(site, context)
+        except NotApplicable:
+            context.names.taken, context.needs_torch = taken, needed
+            continue
         except Refused as refused:
             context.names.taken, context.needs_torch = taken, needed
             outcome.refusals.append(Refusal(transform.name, refused.code, refused.sentence))

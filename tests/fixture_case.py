@@ -11,7 +11,8 @@ The keys of `case.toml`:
 - `breaks_before`: graph breaks that the original takes over all calls, measured.
 - `fullgraph`: whether the rewritten target compiles in one graph (default: it was rewritten).
 - `exceptions = "review"`: compiled exceptions may differ in type and message, not in being raised.
-- `gradients = "review"`: a gradient that was None may be zeros when compiled.
+- `gradients = "review"`: a gradient that was None may be zeros when compiled, and a result that
+  did not require one may require it.
 - `effects = "review"`: what the compiled code prints, logs and warns may be dropped.
 - `[settings]`: fields of `gbfix.settings.Settings`.
 - `[[finding]]`: `line`, `code`, and either `applied` or `refusals`; all findings, in order.

@@ -49,6 +49,7 @@ from gbfix.lowering.aliases import (
     own_names,
     shared_root,
     tensor_sources,
+    without_gradient,
 )
 from gbfix.lowering.branch import (
     Arm,
@@ -162,12 +163,40 @@ def _straight(
     ]
     safety, reason = _safety(values, sources, roots, branch)
 
+    tail = ".detach()" if _is_detached_state(branch, arms, context) else ""
+
     def write(nested: bool) -> str:
         return _writer(branch, operands, torch, context, nested=nested).cond(
-            predicate, arms, clones
+            predicate, arms, clones, tail
         )
 
     return _place(branch, write, torch, context, safety, reason)
+
+
+def _is_detached_state(
+    branch: Branch, arms: tuple[Straight, Straight], context: Context
+) -> bool:
+    """Whether the branch decides one attribute that takes no part in the gradient.
+
+    `torch.cond` gives results that require a gradient if anything it reads does; kept in a module
+    they would hold on to the graph.
+    """
+    if len(branch.outputs) != 1 or not branch.outputs[0].is_attribute:
+        return False
+    for arm in arms:
+        (result,) = arm.results
+        node = result.node
+        if node is None:
+            name = result.incoming
+            owner = context.analysis.before[branch.node].get(name.split(".")[0])
+            cls = context.facts.project.class_info(owner.reference) if owner else None
+            if cls is None or not context.facts.registered(
+                cls, name.rsplit(".", 1)[-1], parameters=False
+            ):
+                return False
+        elif not without_gradient(node, context.analysis, context.facts):
+            return False
+    return True
 
 
 def _root(result: Result, branch: Branch, context: Context) -> str | None:
@@ -370,11 +399,12 @@ def _place(
     reason: str,
 ) -> Fix:
     if context.only_compiled:
+        taken = set(context.names.taken)
         try:
             edits = replacing(branch, write(False), context)
             return Fix("cond", safety, reason, edits, context.needs_torch)
         except Refused:
-            pass
+            context.names.taken = taken
     edits = beside(branch, write(True), torch, context)
     return Fix("cond", safety, reason, edits, context.needs_torch)
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from gbfix.analysis.conditions import Refused
+from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
 from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.sites import BreakSite
@@ -52,10 +52,10 @@ def propose(site: BreakSite, context: Context) -> Fix:
     statement = site.statement
     if isinstance(site.node, ast.If):
         if not _only_speaks(site.node, context):
-            raise Refused("not-only-output", "the branch does more than print, log or warn")
+            raise NotApplicable("not-only-output", "the branch does more than print, log or warn")
         return _guard_if(site.node, context)
     if isinstance(site.node, (ast.IfExp, ast.BoolOp, ast.UnaryOp)):
-        raise Refused("not-only-output", "the condition decides more than output")
+        raise NotApplicable("not-only-output", "the condition decides more than output")
     assert isinstance(statement, ast.Expr)
     _check_arguments(statement, context)
     around = _speaking_if(statement, context)

@@ -36,7 +36,7 @@ from __future__ import annotations
 import ast
 import re
 
-from gbfix.analysis.conditions import Refused, data_kind, leaves
+from gbfix.analysis.conditions import NotApplicable, Refused, data_kind, leaves
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.stability import check_stable_attribute, check_stable_name
@@ -56,10 +56,10 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where a value may change, or there is no place outside.
     """
     if site.test is None:
-        raise Refused("no-test", "nothing is tested here")
+        raise NotApplicable("no-test", "nothing is tested here")
     data = [leaf for leaf in leaves(site.test) if data_kind(leaf, context.analysis)]
     if not data:
-        raise Refused("no-test", "nothing is tested here")
+        raise NotApplicable("no-test", "nothing is tested here")
     for leaf in data:
         found = effects([leaf], context.analysis, context.facts)
         if not found.pure or found.random or found.partial or found.dynamic:
@@ -91,7 +91,7 @@ def _from_scope(data: list[ast.expr], roots: set[str], context: Context) -> Fix:
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     } | {a.arg for a in ast.walk(info.node.args) if isinstance(a, ast.arg)}
     if not roots or roots & local:
-        raise Refused("depends-on-call", "the condition depends on values of the call itself")
+        raise NotApplicable("depends-on-call", "the condition depends on values of the call itself")
     outer = info.outer
     scope = outer.node if outer is not None and roots & used_names(outer.node) else None
     if scope is not None and scope in context.facts.region:
@@ -160,7 +160,7 @@ def _from_module(data: list[ast.expr], roots: set[str], context: Context) -> Fix
     owner = context.info.owner
     attributes = {r.removeprefix("self.") for r in roots if r.startswith("self.")}
     if owner is None or any(not r.startswith("self.") for r in roots):
-        raise Refused("depends-on-call", "the condition depends on values of the call itself")
+        raise NotApplicable("depends-on-call", "the condition depends on values of the call itself")
     for attribute in attributes:
         check_stable_attribute(attribute, owner, context.facts)
     setup = owner.methods.get("__init__")

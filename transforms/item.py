@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import ast
 
-from gbfix.analysis.conditions import Leaf, Refused, data_kind, leaves
+from gbfix.analysis.conditions import Leaf, NotApplicable, Refused, data_kind, leaves
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.codegen.predicates import Renderer
@@ -50,14 +50,14 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where a name is used for more than its truth, or its value has no tensor form.
     """
     if site.test is None:
-        raise Refused("no-test", "nothing is tested here")
+        raise NotApplicable("no-test", "nothing is tested here")
     names = {
         leaf.id
         for leaf in leaves(site.test)
         if isinstance(leaf, ast.Name) and data_kind(leaf, context.analysis) == "scalar"
     }
     if not names:
-        raise Refused("no-scalar-name", "the test does not ask a Python value that was read earlier")
+        raise NotApplicable("no-scalar-name", "the test does not ask a Python value that was read earlier")
     edits = tuple(_kept(name, context) for name in sorted(names))
     return Fix(
         "item", Safety.SAFE, "the value is only tested, and the tensor tests alike", edits,

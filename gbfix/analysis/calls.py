@@ -119,6 +119,8 @@ def _tensor_result(
 
 def layer_result(reference: str, arguments: Sequence[Value]) -> Value | None:
     """What calling a `torch.nn` layer gives; None where the table does not know the class."""
+    if reference == "torch.nn.Sequential":
+        return tensor()
     layer = torch_table.module_class(reference)
     if layer is None:
         return None

@@ -28,6 +28,10 @@ class Refused(Exception):
         self.sentence = sentence
 
 
+class NotApplicable(Refused):
+    """A site that is not of the kind that a transform treats, which is no news to anybody."""
+
+
 @dataclass(frozen=True)
 class Guard:
     """A static operand, and the truth it must have for the predicate to decide."""

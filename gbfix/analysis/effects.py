@@ -252,6 +252,13 @@ class _Collector(ast.NodeVisitor):
             found.unknown.append(ast.unparse(node.func))
             return
         if function.kinds & (Kind.MODULE | Kind.OBJECT):
+            if name == "torch.nn.Sequential" and function.elements is not None:
+                for layer in function.elements:
+                    if layer.reference is not None:
+                        self._instance(node, layer.reference)
+                    else:
+                        found.unknown.append(ast.unparse(node.func))
+                return
             self._instance(node, name)
             return
         if name.startswith("builtins."):

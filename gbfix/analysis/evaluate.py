@@ -50,6 +50,10 @@ def dotted(node: ast.AST) -> str | None:
     return None
 
 
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
 class Evaluator:
     """Evaluates expressions of one module in an environment, recording a value per node."""
 
@@ -302,6 +306,8 @@ class Evaluator:
         kinds = Kind(0)
         for value in values:
             kinds |= value.kinds
+        if any(_is_text(n) for n in (node.left, *node.comparators)):
+            return STATIC  # no tensor is compared with a string
         if any(v.tensor for v in values):
             tensors = [v for v in values if v.tensor]
             same = all(v.shape == tensors[0].shape for v in tensors) and all(
@@ -369,9 +375,26 @@ class Evaluator:
             function = self.values[node.func]
         else:
             function = self.evaluate(node.func)
+        self._learn(node, function)
         if function.reference == "torch.cond" and len(node.args) >= 3:
             return join(self._branch_result(node.args[1]), self._branch_result(node.args[2]))
         return self.call(function, arguments, keywords)
+
+    def _learn(self, node: ast.Call, function: Value) -> None:
+        """A name that is passed where torch takes nothing but a tensor is a tensor from then on."""
+        operation = torch_table.function(function.reference) if function.reference else None
+        if operation is None:
+            return
+        names = [
+            a.id
+            for a, parameter in zip(node.args, operation.params, strict=False)
+            if isinstance(a, ast.Name) and parameter in operation.only_tensor_params
+        ]
+        for name in names:
+            known = self.environment.get(name)
+            if known is not None and known.kinds & (Kind.MAYBE | Kind.UNKNOWN):
+                if not known.kinds & (Kind.STATIC | Kind.SCALAR):
+                    self.environment[name] = replace(known, kinds=Kind.TENSOR)
 
     def _branch_result(self, node: ast.expr) -> Value:
         """What a branch of `torch.cond` gives: tensors that share nothing."""
@@ -432,7 +455,9 @@ class Evaluator:
         if name.startswith("builtins."):
             return builtin_result(name.removeprefix("builtins."), arguments)
         if name.startswith("math.") or name == "copy.deepcopy":
-            return SCALAR if data else STATIC
+            if any(v.kinds & (Kind.TENSOR | Kind.SCALAR) for v in arguments):
+                return SCALAR
+            return MAYBE if data else STATIC
         operation = torch_table.function(name)
         if operation is not None:
             return operation_result(operation, arguments, keywords, is_method=False)
@@ -448,7 +473,8 @@ class Evaluator:
         if name.startswith("torch."):
             if last in {"ModuleList", "Sequential", "ModuleDict"} and arguments:
                 held = [a if a.kinds & Kind.MODULE else item_of(a) for a in arguments]
-                return Value(Kind.MODULE, reference=name, item=join_all(held))
+                known = tuple(arguments) if all(a.kinds == Kind.MODULE for a in arguments) else None
+                return Value(Kind.MODULE, reference=name, item=join_all(held), elements=known)
             if last[:1].isupper():
                 kind = Kind.MODULE if name.startswith("torch.nn.") else Kind.OBJECT
                 return Value(kind, reference=name)
@@ -462,7 +488,7 @@ class Evaluator:
         if self.facts.asks_compiling(name):
             return STATIC
         value = self.facts.returned(info)
-        return replace(value, unshared=False) if value.kinds != Kind.UNKNOWN else unknown
+        return value if value.kinds != Kind.UNKNOWN else unknown
 
     def _instance_call(self, name: str, arguments: list[Value], unknown: Value) -> Value:
         cls = self.facts.project.class_info(name)
@@ -474,7 +500,7 @@ class Evaluator:
         if method is None:
             return unknown
         value = self.facts.returned(method)
-        return replace(value, unshared=False) if value.kinds != Kind.UNKNOWN else unknown
+        return value if value.kinds != Kind.UNKNOWN else unknown
 
     def _ellipsis(self, node: ast.expr) -> Value:
         return STATIC

@@ -100,7 +100,9 @@ class Facts:
                     none = isinstance(default, ast.Constant) and default.value is None
                     yield argument.arg, Value(Kind.TENSOR | (Kind.NONE if none else Kind.STATIC))
             elif default is None:
-                yield argument.arg, MAYBE
+                # What a constructor is given is configuration, as a rule.
+                constructs = info.node.name == "__init__"
+                yield argument.arg, UNKNOWN if constructs else MAYBE
             elif isinstance(default, ast.Constant) and default.value is not None:
                 yield argument.arg, STATIC
             else:
@@ -225,13 +227,12 @@ class Facts:
             return otherwise
         return settled(replace(value, unshared=False, unbound=False))
 
-    def registered(self, cls: ClassInfo, name: str) -> bool:
-        """Whether an attribute is a buffer or a parameter of the module."""
-        for owner in self.project.mro(cls):
-            for write in self.writes(owner).get(name, ()):
-                if write.registered or _is_parameter(write.value):
-                    return True
-        return False
+    def registered(self, cls: ClassInfo, name: str, *, parameters: bool = True) -> bool:
+        """Whether an attribute is a buffer (or, unless excluded, a parameter) of the module."""
+        found = [w for c in self.project.mro(cls) for w in self.writes(c).get(name, ())]
+        if any(_is_parameter(w.value) for w in found):
+            return parameters
+        return any(w.registered for w in found)
 
     def global_value(self, module: Module, name: str) -> Value:
         """What a module-level name holds."""

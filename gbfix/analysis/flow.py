@@ -126,7 +126,7 @@ class _Flow(Evaluator):
             outer, mode = self.environment, self.mode
             for value in test.values:
                 if self.mode.eager:
-                    self.analysis.eager.add(value)
+                    self.analysis.eager.update(_leaves(value))
                 self._operands(value)
                 truth = isinstance(test.op, ast.And)
                 self.environment = self.narrow(self.environment, value, truth)
@@ -290,6 +290,10 @@ class _Flow(Evaluator):
         self.analysis.statements.append((node, self.mode.eager))
         self.evaluate(node.value)
         call = node.value
+        if isinstance(call, ast.Call):  # append, register_buffer, a helper that keeps its argument
+            for argument in [*call.args, *(k.value for k in call.keywords)]:
+                if isinstance(argument, (ast.Name, ast.Tuple, ast.List, ast.Dict)):
+                    self._share(argument)
         if (
             isinstance(call, ast.Call)
             and isinstance(call.func, ast.Attribute)
@@ -308,13 +312,19 @@ class _Flow(Evaluator):
         value = self.evaluate(node.value)
         if isinstance(node.value, (ast.Name, ast.Attribute)) or len(node.targets) > 1:
             value = replace(value, unshared=False)
-            source = dotted(node.value)
-            if source in self.environment:
-                shared = replace(self.environment[source], unshared=False)
-                self.environment[source] = shared
+        if not value.unshared:
+            self._share(node.value)
         for target in node.targets:
             self.bind(target, value)
         return self.environment
+
+    def _share(self, node: ast.expr) -> None:
+        """Names that a value may share storage with are no longer the only way to it."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+                known = self.environment.get(inner.id)
+                if known is not None and known.unshared:
+                    self.environment[inner.id] = replace(known, unshared=False)
 
     def _do_annassign(self, node: ast.AnnAssign) -> Environment:
         if node.value is not None:
@@ -322,6 +332,9 @@ class _Flow(Evaluator):
             promised = self.annotation(node.annotation)
             if promised is not None and value.kinds & (Kind.UNKNOWN | Kind.MAYBE):
                 value = promised
+            if not value.unshared or isinstance(node.value, ast.Name):
+                self._share(node.value)
+                value = replace(value, unshared=False)
             self.bind(node.target, value)
         return self.environment
 
@@ -491,6 +504,14 @@ def merge(ends: Sequence[Environment | None]) -> Environment | None:
             else:
                 result[name] = replace(cast(Value, a or b), unbound=True)
     return result
+
+
+def _leaves(test: ast.expr) -> list[ast.expr]:
+    if isinstance(test, ast.BoolOp):
+        return [leaf for v in test.values for leaf in _leaves(v)]
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _leaves(test.operand)
+    return [test]
 
 
 def _as_load(target: ast.expr) -> ast.expr:

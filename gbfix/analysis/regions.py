@@ -49,6 +49,7 @@ class Regions:
         self._overrides: dict[str, list[FunctionInfo]] = {}
         self._indexed: set[str] = set()
         self.unresolved = False
+        self.narrowed = False
         for module in self.modules:
             self._index(module)
 
@@ -68,6 +69,7 @@ class Regions:
         if self.mode == "all":
             return {n: i for n, i in self.functions.items() if not self._disabled(i)}
         roots = [] if self.mode == "forward" else list(self._compiled())
+        self.narrowed = bool(roots) and self.mode == "auto" and not self.unresolved
         if self.mode == "forward" or (
             self.mode == "auto" and (not roots or self.unresolved)
         ):

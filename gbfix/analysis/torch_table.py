@@ -168,6 +168,14 @@ class Operation:
         """The names of the parameters that hold tensors in some overload."""
         return frozenset(p.name for p in self._all_params() if p.is_tensor)
 
+    @property
+    def only_tensor_params(self) -> frozenset[str]:
+        """The names of the parameters that hold a tensor in every overload that has them."""
+        marks: dict[str, set[str]] = {}
+        for param in self._all_params():
+            marks.setdefault(param.name, set()).add(param.mark)
+        return frozenset(name for name, found in marks.items() if found == {"T"})
+
     def _all_params(self) -> Iterator[Param]:
         for alternative in self.alternatives:
             yield from alternative.params

@@ -89,7 +89,7 @@ def _changer(changes: Changes) -> cst.CSTTransformer:
 
         def leave_Expr(
             self, original_node: cst.Expr, updated_node: cst.Expr
-        ) -> cst.BaseSmallStatement:
+        ) -> cst.BaseSmallStatement | cst.RemovalSentinel:
             call = original_node.value
             if not isinstance(call, cst.Call) or len(call.args) < 2:
                 return updated_node
@@ -101,6 +101,9 @@ def _changer(changes: Changes) -> cst.CSTTransformer:
                 if local:
                     updated = updated_node.value
                     assert isinstance(updated, cst.Call)
+                    given = updated.args[1].value
+                    if isinstance(given, cst.Name) and given.value == local:
+                        return cst.RemoveFromParent()
                     target = cst.AssignTarget(cst.Name(local))
                     return cst.Assign([target], updated.args[1].value)
             return updated_node

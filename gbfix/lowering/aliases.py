@@ -8,7 +8,7 @@ result in place, which is what this module proves or refuses.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import Refused
@@ -95,15 +95,20 @@ def check_not_changed_later(
     Raises:
         Refused: naming what is changed.
     """
-    watched = {r.split(".")[0] if r.startswith("self.") is False else r for r in roots} | set(results)
+    watched = set(roots) | set(results)
+    if not watched:
+        return
     later = [s for s in _statements(analysis.info.node) if _may_follow(s, node, analysis)]
     found = effects(later, analysis, facts)
     for target, _ in found.mutated:
         name = _root_name(target)
-        if name is not None and (name in watched or name.split(".")[0] in watched):
+        value = analysis.values.get(target)
+        private = value is not None and value.unshared and name not in watched
+        if not private and (value is None or value.kinds & (Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN)):
             raise Refused(
                 "alias-then-mutate",
-                f"`{name}` is changed in place later, and the arms may share its storage",
+                f"`{name or ast.unparse(target)}` is changed in place later, and the arms may share "
+                "its storage",
             )
 
 
@@ -141,11 +146,64 @@ def _may_follow(statement: ast.stmt, node: ast.stmt, analysis: Analysis) -> bool
     return False
 
 
+_NO_GRADIENT = frozenset(
+    "zeros_like ones_like full_like empty_like rand_like randn_like detach isnan isinf isfinite eq ne "
+    "lt le gt ge argmax argmin sign round floor ceil numel size dim".split()
+)
+_NO_GRADIENT_ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "requires_grad"})
+
+
+def _stops_gradients(node: ast.AST, analysis: Analysis) -> bool:
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        return name in _NO_GRADIENT
+    if isinstance(node, ast.Attribute):
+        return node.attr in _NO_GRADIENT_ATTRIBUTES
+    if isinstance(node, ast.expr):
+        value = analysis.values.get(node)
+        return value is not None and value.tensor and (value.boolean or value.integer)
+    return False
+
+
+def _with_gradients(node: ast.AST, analysis: Analysis) -> Iterator[ast.AST]:
+    """A node and what is below it, without the parts that no gradient flows through."""
+    if _stops_gradients(node, analysis):
+        return
+    yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _with_gradients(child, analysis)
+
+
+def without_gradient(node: ast.expr, analysis: Analysis, facts: Facts) -> bool:
+    """Whether a value surely requires no gradient: made of buffers, detached values and constants."""
+    for inner in _with_gradients(node, analysis):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+            value = analysis.values.get(inner)
+            if value is None or value.kinds & (Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN):
+                return False
+        elif isinstance(inner, ast.Attribute):
+            value = analysis.values.get(inner)
+            if value is not None and value.kinds & Kind.TENSOR:
+                if not _is_buffer(inner, analysis, facts):
+                    return False
+        elif isinstance(inner, ast.Call):
+            function = analysis.values.get(inner.func)
+            if function is None or function.kinds & (Kind.MODULE | Kind.OBJECT):
+                return False
+    return True
+
+
+def _is_buffer(node: ast.Attribute, analysis: Analysis, facts: Facts) -> bool:
+    base = analysis.values.get(node.value)
+    cls = facts.project.class_info(base.reference) if base is not None else None
+    return cls is not None and facts.registered(cls, node.attr, parameters=False)
+
+
 def tensor_sources(nodes: Iterable[ast.AST], analysis: Analysis) -> frozenset[str]:
     """Tensors and layers that code reads, by name: what gradients can flow to."""
     found: set[str] = set()
     for node in nodes:
-        for inner in ast.walk(node):
+        for inner in _with_gradients(node, analysis):
             if not isinstance(inner, (ast.Name, ast.Attribute)):
                 continue
             name = dotted(inner)

@@ -198,7 +198,24 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     for arm in arms:
         _check_control(arm)
     outputs = () if both else _outputs(node, arms, analysis, liveness)
+    if not both and not outputs:
+        _explain_no_outputs(arms)
     return Branch(node, parts, arms, both, outputs, tuple(rest), is_elif)
+
+
+def _explain_no_outputs(arms: tuple[Arm, Arm]) -> None:
+    """Refuse a branch that binds nothing, by what it does instead.
+
+    Raises:
+        Refused: always.
+    """
+    for arm in arms:
+        for target, _ in arm.effects.mutated:
+            what = ast.unparse(target)
+            raise Refused("mutates-operand", f"an arm changes `{what}` in place")
+        for text in arm.effects.unknown:
+            raise Refused("impure-arm", f"the effects of `{text}` in an arm are not known")
+    raise Refused("decides-nothing", "nothing that the arms bind is read later")
 
 
 def _is_elif(node: ast.If, parent: ast.If) -> bool:

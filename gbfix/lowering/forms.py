@@ -146,7 +146,13 @@ class Writer:
 
     # torch.cond
 
-    def cond(self, predicate: Rendered, arms: tuple[Straight, Straight], clones: list[list[Copy]]) -> str:
+    def cond(
+        self,
+        predicate: Rendered,
+        arms: tuple[Straight, Straight],
+        clones: list[list[Copy]],
+        tail: str = "",
+    ) -> str:
         """A `torch.cond` of two lambdas; of two functions if a lambda would be too long."""
         parameters, operands = self._operands()
         lines = [self._preparation(), *(self._prelude(a) for a in arms)]
@@ -159,8 +165,8 @@ class Writer:
                 self._function(name, parameters, f"return {body}")
                 for name, body in zip(self._function_names(), bodies, strict=True)
             ]
-            return self._with_functions(lines, functions, head, predicate, operands, stores)
-        call = self._call(head, [predicate.text, *lambdas], operands)
+            return self._with_functions(lines, functions, head, predicate, operands, stores, tail)
+        call = self._call(head, [predicate.text, *lambdas], operands, tail)
         return "\n".join([*(line for line in lines if line), call, *stores])
 
     def cond_of_functions(
@@ -230,17 +236,20 @@ class Writer:
         predicate: Rendered,
         operands: Sequence[str],
         stores: Sequence[str],
+        tail: str,
     ) -> str:
-        call = self._call(head, [predicate.text, *self._function_names()], operands)
+        call = self._call(head, [predicate.text, *self._function_names()], operands, tail)
         parts = [line for line in lines if line]
         top = ["\n".join(parts)] if parts else []
         return "\n\n".join([*top, *functions, "\n".join([call, *stores])])
 
-    def _call(self, head: str, arguments: list[str], operands: Sequence[str]) -> str:
+    def _call(
+        self, head: str, arguments: list[str], operands: Sequence[str], tail: str = ""
+    ) -> str:
         if operands:
             comma = "," if len(operands) == 1 else ""
             arguments = [*arguments, f"({', '.join(operands)}{comma})"]
-        return layout.call(head, arguments, width=self.width, unit=self.unit)
+        return layout.call(head, arguments, width=self.width, unit=self.unit, tail=tail)
 
 
 def reads_of(arm: Arm) -> frozenset[str]:

@@ -16,6 +16,10 @@ from gbfix.lowering.results import Result
 
 _CASTS = frozenset("to half float double bfloat16 int long bool short byte type type_as".split())
 _TURNS = frozenset("t transpose permute swapaxes swapdims movedim moveaxis T mT H mH".split())
+_RESHAPES = frozenset(
+    "cat concat concatenate stack hstack vstack pad repeat repeat_interleave flatten view reshape "
+    "unsqueeze squeeze narrow tile unfold".split()
+)
 _REDUCTIONS = frozenset("sum mean max min amax amin any all prod norm std var median".split())
 
 
@@ -36,6 +40,8 @@ def check_layouts(
             continue
         if _turned(a.node) != _turned(b.node):
             raise Refused("different-strides", "one arm transposes and the other does not")
+        if _outer(a.node, _RESHAPES) != _outer(b.node, _RESHAPES):
+            raise Refused("different-shapes", "one arm gives its result another shape")
         if _outer(a.node, _REDUCTIONS) != _outer(b.node, _REDUCTIONS) and not (
             x.zero_dim and y.zero_dim
         ):
