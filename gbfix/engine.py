@@ -151,8 +151,7 @@ class _Run:
                 state.fail("nested too deeply to be analysed")
             except Exception as error:  # one file's failure must not end the run
                 state.fail(
-                    "internal error, the file is left as it was: "
-                    f"{type(error).__name__}: {error}"
+                    f"internal error, the file is left as it was: {type(error).__name__}: {error}"
                 )
             failure = facts.failures.get(module)
             if failure is not None and state.error is None:

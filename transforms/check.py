@@ -73,7 +73,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
     fine = renderer.negated(parts.predicate)
     if node.orelse:
         return _with_else(node, parts, fine, torch, context)
-    body = _call(fine, _message_of(node.body[-1], context), torch, width_for(context, node), context)
+    body = _call(
+        fine, _message_of(node.body[-1], context), torch, width_for(context, node), context
+    )
     return _beside(node, parts, body, torch, context)
 
 
@@ -92,9 +94,7 @@ def _message_of(statement: ast.stmt, context: Context) -> str:
     return assertion_message(statement.exc, context.view, context.analysis)
 
 
-def _call(
-    predicate: Rendered, message: str, torch: str, width: int, context: Context
-) -> str:
+def _call(predicate: Rendered, message: str, torch: str, width: int, context: Context) -> str:
     arguments = [predicate.text, message]
     return layout.call(f"{torch}._assert_async", arguments, width=width, unit=context.unit)
 
@@ -104,8 +104,10 @@ def _beside(node: ast.If, parts: Split, body: str, torch: str, context: Context)
 
     view = context.view
     parent = context.info.module.parents[node]
-    is_elif = isinstance(parent, ast.If) and node in parent.orelse and (
-        parent.col_offset == node.col_offset
+    is_elif = (
+        isinstance(parent, ast.If)
+        and node in parent.orelse
+        and (parent.col_offset == node.col_offset)
     )
     if not view.starts_line(node):
         raise Refused("unusual-place", "the `if` does not start its line")
@@ -122,13 +124,15 @@ def _beside(node: ast.If, parts: Split, body: str, torch: str, context: Context)
     return Fix("check", Safety.REVIEW, _RAISES, (edit,), context.needs_torch)
 
 
-def _with_else(
-    node: ast.If, parts: Split, fine: Rendered, torch: str, context: Context
-) -> Fix:
+def _with_else(node: ast.If, parts: Split, fine: Rendered, torch: str, context: Context) -> Fix:
     """An `if` with other arms: the check goes before it, and the test is skipped when compiled."""
     view = context.view
     parent = context.info.module.parents[node]
-    if isinstance(parent, ast.If) and node in parent.orelse and parent.col_offset == node.col_offset:
+    if (
+        isinstance(parent, ast.If)
+        and node in parent.orelse
+        and parent.col_offset == node.col_offset
+    ):
         raise Refused("elif-with-else", "an `elif` that raises has further arms")
     from gbfix.codegen.guards import operands
 
@@ -172,7 +176,9 @@ def _skip(node: ast.If, context: Context) -> Fix:
 
 def _raising_else(node: ast.If, context: Context) -> Fix:
     """`if ok: ... else: raise`: the compiled path checks and goes on with the first arm."""
-    raise Refused("raise-in-else", "the exception is raised in the other arm of a branch that does work")
+    raise Refused(
+        "raise-in-else", "the exception is raised in the other arm of a branch that does work"
+    )
 
 
 def _assertion(node: ast.Assert, context: Context) -> Fix:
@@ -182,7 +188,9 @@ def _assertion(node: ast.Assert, context: Context) -> Fix:
     if context.settings.check is CheckStyle.SKIP:
         return _skip_assertion(node, torch, context)
     if any(not g.truth for g in parts.guards):
-        raise Refused("mixed-assertion", "static and tensor operands of the assertion are alternatives")
+        raise Refused(
+            "mixed-assertion", "static and tensor operands of the assertion are alternatives"
+        )
     message = assertion_message(node.msg, context.view, context.analysis, test=node.test)
     body = _call(predicate, message, torch, width_for(context, node), context)
     edits = around(node, body, torch, parts.guards, context)
@@ -196,7 +204,7 @@ def _skip_assertion(node: ast.Assert, torch: str, context: Context) -> Fix:
         context.view.start(node), start
     ).rstrip().endswith("("):
         raise Refused("parenthesised-test", "the test of the assertion stands in parentheses")
-    edits = (Edit(start, start, lead),)
+    edits: tuple[Edit, ...] = (Edit(start, start, lead),)
     if "\n" in context.view.slice(start, end):
         edits = (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
     return Fix("check", Safety.REVIEW, _SKIPS, edits, context.needs_torch)

@@ -59,7 +59,7 @@ from gbfix.lowering.branch import (
     value_after,
     walk_scope,
 )
-from gbfix.lowering.expression import conditional_expression
+from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects
 from gbfix.lowering.inputs import check_in_place
@@ -78,7 +78,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
     """
     node = site.node
     if isinstance(node, ast.While):
-        raise Refused("data-dependent-loop", "a loop that runs as long as a tensor says is not a branch")
+        raise Refused(
+            "data-dependent-loop", "a loop that runs as long as a tensor says is not a branch"
+        )
     if isinstance(node, ast.IfExp):
         return conditional_expression(site, context, "cond", lambda a, b: None)
     if not isinstance(node, ast.If):
@@ -135,9 +137,7 @@ def _straight(
     analysis = context.analysis
     values = check_results(branch, arms, analysis)
     check_types(values)
-    check_layouts(
-        list(zip(arms[0].results, arms[1].results, strict=True)), values, analysis
-    )
+    check_layouts(list(zip(arms[0].results, arms[1].results, strict=True)), values, analysis)
     clones: list[list[Copy]] = []
     roots: list[str] = []
     for which, arm in enumerate(arms):
@@ -173,9 +173,7 @@ def _straight(
     return _place(branch, write, torch, context, safety, reason)
 
 
-def _is_detached_state(
-    branch: Branch, arms: tuple[Straight, Straight], context: Context
-) -> bool:
+def _is_detached_state(branch: Branch, arms: tuple[Straight, Straight], context: Context) -> bool:
     """Whether the branch decides one attribute that takes no part in the gradient.
 
     `torch.cond` gives results that require a gradient if anything it reads does; kept in a module
@@ -223,9 +221,13 @@ def _functions(
 ) -> Fix:
     """Arms that need statements: local functions."""
     analysis = context.analysis
-    lines = sum((s.end_lineno or s.lineno) - s.lineno + 1 for a in branch.arms for s in a.statements)
+    lines = sum(
+        (s.end_lineno or s.lineno) - s.lineno + 1 for a in branch.arms for s in a.statements
+    )
     if lines > LONGEST_COPY:
-        raise Refused("long-arm", f"the arms have {lines} lines, which the fix would have to repeat")
+        raise Refused(
+            "long-arm", f"the arms have {lines} lines, which the fix would have to repeat"
+        )
     bodies, returned, values, roots = [], [], [], []
     for arm in branch.arms:
         body, text, results, shared = _body(arm, branch, context)
@@ -272,11 +274,11 @@ def _body(
     own = own_names(arm.statements, analysis)
     roots: list[str] = []
     if branch.returns:
-        last = arm.statements[-1]
+        end = arm.statements[-1]
         nested = [n for s in arm.statements for n in walk_scope(s) if isinstance(n, ast.Return)]
-        if not isinstance(last, ast.Return) or last.value is None or len(nested) != 1:
+        if not isinstance(end, ast.Return) or end.value is None or len(nested) != 1:
             raise Refused("several-returns", "an arm returns in more than one place")
-        elements = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
+        elements = end.value.elts if isinstance(end.value, ast.Tuple) else [end.value]
         texts, values = [], []
         for element in elements:
             check_tensor(analysis.values[element], "what the function returns")
@@ -359,7 +361,9 @@ def _carried(branch: Branch, context: Context) -> tuple[str, ...]:
     for name in needed:
         value = before(name, branch, context.analysis)
         if value is not None and not value.tensor:
-            raise Refused("rebinds-value", f"an arm rebinds `{name}`, which is not a tensor before it")
+            raise Refused(
+                "rebinds-value", f"an arm rebinds `{name}`, which is not a tensor before it"
+            )
     return needed
 
 
@@ -375,16 +379,9 @@ def _safety(
             "what an arm prepares once (a cached attribute, a device) is prepared before the branch",
         )
     if not all(a.dtype == b.dtype or (a.boolean and b.boolean) for a, b in values):
-        return (
-            Safety.REVIEW,
-            "the arms must give one dtype and stride, which could not be proven; if they do not, "
-            "compiling fails",
-        )
+        return Safety.REVIEW, UNPROVEN
     if sources[0] != sources[1]:
-        return (
-            Safety.REVIEW,
-            "a tensor that only one arm uses gets a gradient of zeros instead of None when compiled",
-        )
+        return Safety.REVIEW, ZERO_GRADIENTS
     if roots and branch.returns:
         return Safety.REVIEW, f"returns a copy where eager returns `{roots[0]}` itself"
     return Safety.SAFE, "both arms are traced and made of the same tensors"

@@ -108,7 +108,7 @@ def _speaking_if(statement: ast.stmt, context: Context) -> ast.If | None:
     """The outermost `if` around a statement that only speaks and whose tests only compute."""
     found: ast.If | None = None
     parent = context.info.module.parents.get(statement)
-    while isinstance(parent, ast.If) and parent is not context.info.node:
+    while isinstance(parent, ast.If):
         if not _only_speaks(parent, context) or not _pure_tests(parent, context):
             break
         found = parent
@@ -170,9 +170,7 @@ def _guard_if(node: ast.If, context: Context) -> Fix:
     return Fix("guard", Safety.REVIEW, _REASON, edits, context.needs_torch)
 
 
-def _inside_parentheses(
-    node: ast.If, lead: str, loose: bool, context: Context
-) -> tuple[Edit, ...]:
+def _inside_parentheses(node: ast.If, lead: str, loose: bool, context: Context) -> tuple[Edit, ...]:
     at = context.view.start(node) + len("if ")
     return (Edit(at, at, lead),)
 

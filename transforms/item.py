@@ -57,7 +57,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
         if isinstance(leaf, ast.Name) and data_kind(leaf, context.analysis) == "scalar"
     }
     if not names:
-        raise NotApplicable("no-scalar-name", "the test does not ask a Python value that was read earlier")
+        raise NotApplicable(
+            "no-scalar-name", "the test does not ask a Python value that was read earlier"
+        )
     edits = tuple(_kept(name, context) for name in sorted(names))
     return Fix(
         "item", Safety.SAFE, "the value is only tested, and the tensor tests alike", edits,

@@ -46,6 +46,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
 from gbfix.lowering.branch import Branch, find_branch
+from gbfix.lowering.expression import ZERO_GRADIENTS, conditional_expression
 from gbfix.lowering.forms import Writer
 from gbfix.lowering.inputs import check_in_place
 from gbfix.lowering.placement import beside, replacing, width_for
@@ -55,10 +56,10 @@ MOST_OPERATIONS = 12
 # Plain arithmetic, comparisons and selects: defined everywhere, fused into one kernel, and with a
 # derivative that is bounded, so that what `where` passes back to the arm not selected is exactly 0.
 _CHEAP = frozenset(
-    "abs add sub subtract neg negative clamp clip clamp_min clamp_max relu zeros_like ones_like "
-    "full_like detach clone where masked_fill to float double half bfloat16 type_as minimum maximum "
-    "round floor ceil sign nan_to_num isnan isinf isfinite logical_and logical_or logical_not eq ne "
-    "lt le gt ge mul multiply relu6 hardtanh any all".split()
+    "abs add sub subtract neg negative clamp clip clamp_min clamp_max relu zeros_like "
+    "ones_like full_like detach clone where masked_fill to float double half bfloat16 type_as "
+    "minimum maximum round floor ceil sign nan_to_num isnan isinf isfinite logical_and "
+    "logical_or logical_not eq ne lt le gt ge mul multiply relu6 hardtanh any all".split()
 )
 
 
@@ -112,8 +113,6 @@ def propose(site: BreakSite, context: Context) -> Fix:
 
 def propose_expression(site: BreakSite, context: Context) -> Fix:
     """Offer `torch.where` for a conditional expression."""
-    from gbfix.lowering.expression import conditional_expression
-
     def check(a: ast.expr, b: ast.expr) -> None:
         _check_cheap([a, b], context)
         values = context.analysis.values
@@ -134,12 +133,16 @@ def _check_cheap(nodes: list[ast.stmt | ast.expr], context: Context) -> None:
             elif isinstance(inner, ast.Subscript):
                 value = context.analysis.values.get(inner.value)
                 if value is not None and value.may_be_tensor:
-                    raise Refused("indexing-in-arm", f"`{ast.unparse(inner)}` may fail on some data")
+                    raise Refused(
+                        "indexing-in-arm", f"`{ast.unparse(inner)}` may fail on some data"
+                    )
             elif isinstance(inner, ast.Call):
                 operations += 1
                 _check_call(inner, context.analysis)
     if operations > MOST_OPERATIONS:
-        raise Refused("costly-arm", "computing both arms every time would cost more than the branch")
+        raise Refused(
+            "costly-arm", "computing both arms every time would cost more than the branch"
+        )
 
 
 def _check_operator(node: ast.BinOp, analysis: Analysis) -> None:
@@ -221,10 +224,7 @@ def _safety(
     ]
     if sources[0] == sources[1]:
         return Safety.SAFE, "both arms are cheap and made of the same tensors"
-    return (
-        Safety.REVIEW,
-        "a tensor that only one arm uses gets a gradient of zeros instead of None when compiled",
-    )
+    return Safety.REVIEW, ZERO_GRADIENTS
 
 
 TRANSFORM = Transform(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gbfix.analysis import torch_table
-from gbfix.analysis.torch_table import Operation
+from gbfix.analysis.torch_table import ArgumentKind, Operation
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
@@ -27,14 +27,24 @@ from gbfix.analysis.values import (
 _VALUES_AND_INDICES = frozenset(
     "max min median nanmedian mode sort topk kthvalue cummax cummin".split()
 )
-_TURNING = frozenset("t transpose permute swapaxes swapdims movedim moveaxis expand".split())
-_INTEGER = frozenset("argmax argmin argsort long int count_nonzero bincount searchsorted".split())
+_TURNING = frozenset(
+    ["t", "transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "expand"]
+)
+_INTEGER = frozenset(
+    ["argmax", "argmin", "argsort", "long", "int", "count_nonzero", "bincount", "searchsorted"]
+)
 _LIKE = frozenset(
-    {"torch.zeros_like", "torch.ones_like", "torch.empty_like", "torch.rand_like", "torch.randn_like"}
+    {
+        "torch.zeros_like",
+        "torch.ones_like",
+        "torch.empty_like",
+        "torch.rand_like",
+        "torch.randn_like",
+    }
 )
 
 
-def kind_word(value: Value) -> str:
+def kind_word(value: Value) -> ArgumentKind:
     """The word by which the table tells argument kinds apart."""
     if value.tensor:
         return "tensor"
@@ -99,7 +109,9 @@ def _tensor_result(
         result = replace(result, turned=last != "contiguous")
     others = [v for v in everything if v is not first]
     plain = all(v.only(Kind.STATIC | Kind.NONE) for v in others)
-    if (operation.pointwise and len(tensors) == 1 and plain) or (operation.pointwise and all(v.tensor and v.shape == first.shape for v in tensors)):
+    if (operation.pointwise and len(tensors) == 1 and plain) or (
+        operation.pointwise and all(v.tensor and v.shape == first.shape for v in tensors)
+    ):
         result = replace(result, shape=first.shape, zero_dim=first.zero_dim)
     elif operation.pointwise and all(v.tensor and v.zero_dim for v in tensors):
         result = replace(result, zero_dim=True)

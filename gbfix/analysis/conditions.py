@@ -117,10 +117,10 @@ def _split(
     test: ast.expr, analysis: Analysis, facts: Facts
 ) -> tuple[list[Guard], Predicate | None]:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        guards, predicate = _split(test.operand, analysis, facts)
-        if predicate is None:
-            return guards, None
-        return guards, predicate.part if isinstance(predicate, Negated) else Negated(predicate)
+        under, inside = _split(test.operand, analysis, facts)
+        if inside is None:
+            return under, None
+        return under, inside.part if isinstance(inside, Negated) else Negated(inside)
     if not isinstance(test, ast.BoolOp):
         return _leaf(test, analysis)
     conjunction = isinstance(test.op, ast.And)
@@ -194,7 +194,13 @@ def _total(node: ast.expr) -> bool:
         return all(_total(v) for v in node.values)
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        return name in {"isinstance", "hasattr", "len", "dim", "numel", "size", "is_compiling"} and all(
-            _total(a) for a in node.args
-        )
+        return name in {
+            "isinstance",
+            "hasattr",
+            "len",
+            "dim",
+            "numel",
+            "size",
+            "is_compiling",
+        } and all(_total(a) for a in node.args)
     return False

@@ -20,20 +20,31 @@ from gbfix.analysis.project import FunctionInfo, stored_names
 from gbfix.analysis.values import Kind, Value
 
 _PURE_BUILTINS = frozenset(
-    ["abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "filter", "float", "frozenset", "getattr", "hasattr", "hash", "id", "int", "isinstance", "issubclass", "iter", "len", "list", "map", "max", "min", "next", "pow", "range", "repr", "reversed", "round", "set", "slice", "sorted", "str", "sum", "super", "tuple", "type", "zip"]
+    "abs all any bool complex dict divmod enumerate filter float frozenset getattr hasattr "
+    "hash id int isinstance issubclass iter len list map max min next pow range repr reversed "
+    "round set slice sorted str sum super tuple type zip".split()
 )
 _CONTAINER_CHANGES = frozenset(
-    ["append", "extend", "insert", "remove", "pop", "popitem", "clear", "update", "add", "discard", "setdefault", "sort", "reverse", "appendleft", "popleft", "write", "writelines"]
+    "append extend insert remove pop popitem clear update add discard setdefault sort reverse "
+    "appendleft popleft write writelines".split()
 )
 _PURE_PREFIXES = ("math.", "torch.finfo", "torch.iinfo", "torch.Size", "torch.device", "operator.")
 _PURE_TORCH = frozenset(
     {"torch.cond", "torch.no_grad", "torch.autocast", "torch.is_tensor", "torch.is_grad_enabled"}
     | {"torch.compiler.is_compiling", "torch.is_autocast_enabled", "torch.set_grad_enabled"}
-    | {"torch.amp.autocast", "torch.enable_grad", "torch.get_default_dtype", "torch.broadcast_shapes"}
+    | {
+        "torch.amp.autocast",
+        "torch.enable_grad",
+        "torch.get_default_dtype",
+        "torch.broadcast_shapes",
+    }
 )
 # Raise on some data, so they may not run where the original would not have run them.
 PARTIAL = frozenset(
-    ["gather", "index_select", "take", "take_along_dim", "embedding", "scatter", "scatter_add", "index_add", "index_copy", "one_hot", "multinomial", "bernoulli", "cholesky", "inverse", "inv", "solve", "lstsq", "eigh", "svd", "cross_entropy", "nll_loss", "bincount", "repeat_interleave", "binary_cross_entropy", "poisson", "normal", "index_put"]
+    "gather index_select take take_along_dim embedding scatter scatter_add index_add "
+    "index_copy one_hot multinomial bernoulli cholesky inverse inv solve lstsq eigh svd "
+    "cross_entropy nll_loss bincount repeat_interleave binary_cross_entropy poisson normal "
+    "index_put".split()
 )
 
 
@@ -145,15 +156,19 @@ class _Collector(ast.NodeVisitor):
     def _comprehension(self, node: ast.AST) -> None:
         inner = _Collector(self.analysis, self.facts)
         inner.generic_visit(node)
-        bound = {
-            name
-            for g in getattr(node, "generators", ())
-            for name in stored_names(g.target)
-        }
+        bound = {name for g in getattr(node, "generators", ()) for name in stored_names(g.target)}
         for name in inner.effects.loads:
             if name not in bound:
                 self.effects.loads.setdefault(name)
-        for attribute in ("unknown", "output", "random", "dynamic", "scalar", "partial", "stateful"):
+        for attribute in (
+            "unknown",
+            "output",
+            "random",
+            "dynamic",
+            "scalar",
+            "partial",
+            "stateful",
+        ):
             getattr(self.effects, attribute).extend(getattr(inner.effects, attribute))
         self.effects.mutated.extend(inner.effects.mutated)
 
@@ -214,7 +229,7 @@ class _Collector(ast.NodeVisitor):
                 name = node.args[0]
                 if isinstance(name, ast.Constant):
                     owner = dotted(node.func.value)
-                    found.attributes.setdefault(f"{owner}.{name.value}", []).append(node)
+                    found.attributes.setdefault(f"{owner}.{name.value!s}", []).append(node)
                     return
         self._named_call(node)
 
@@ -331,7 +346,9 @@ class _Collector(ast.NodeVisitor):
             found.unknown.append(
                 f"{info.node.name} (changes {', '.join(ast.unparse(t) for t in outside)})"
             )
-        if any(isinstance(c, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global)) for c in inner.control):
+        if any(
+            isinstance(c, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global)) for c in inner.control
+        ):
             found.unknown.append(info.node.name)
         if any(isinstance(c, ast.Raise) for c in inner.control):
             found.partial.append(node)
@@ -346,7 +363,9 @@ def _local(target: ast.expr, info: FunctionInfo) -> bool:
         return isinstance(target, ast.Call)
     parameters = {a.arg for a in ast.walk(info.node.args) if isinstance(a, ast.arg)}
     bound = {
-        n.id for n in ast.walk(info.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id
+        for n in ast.walk(info.node)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
     return target.id not in parameters and target.id in bound
 

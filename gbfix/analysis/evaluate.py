@@ -35,7 +35,8 @@ from gbfix.analysis.values import (
 
 Environment = dict[str, Value]
 _STATIC_ATTRIBUTES = frozenset(
-    ["shape", "dtype", "device", "ndim", "layout", "names", "requires_grad", "is_cuda", "is_cpu", "is_sparse", "is_leaf", "itemsize", "is_quantized", "is_meta", "is_mps", "is_nested", "grad_fn"]
+    "shape dtype device ndim layout names requires_grad is_cuda is_cpu is_sparse is_leaf "
+    "itemsize is_quantized is_meta is_mps is_nested grad_fn".split()
 )
 _DATA = Kind.TENSOR | Kind.SCALAR | Kind.MAYBE
 
@@ -57,7 +58,9 @@ def _is_text(node: ast.expr) -> bool:
 class Evaluator:
     """Evaluates expressions of one module in an environment, recording a value per node."""
 
-    def __init__(self, facts: Facts, module: Module, environment: Environment | None = None) -> None:
+    def __init__(
+        self, facts: Facts, module: Module, environment: Environment | None = None
+    ) -> None:
         self.facts = facts
         self.module = module
         self.environment: Environment = environment if environment is not None else {}
@@ -250,8 +253,10 @@ class Evaluator:
     def _unaryop(self, node: ast.UnaryOp) -> Value:
         value = self.evaluate(node.operand)
         if isinstance(node.op, ast.Not):
-            return SCALAR if value.kinds & (Kind.TENSOR | Kind.SCALAR) else (
-                MAYBE if value.kinds & Kind.MAYBE else STATIC
+            return (
+                SCALAR
+                if value.kinds & (Kind.TENSOR | Kind.SCALAR)
+                else (MAYBE if value.kinds & Kind.MAYBE else STATIC)
             )
         if value.tensor:
             return replace(tensor(like=value), unshared=True)
@@ -267,7 +272,11 @@ class Evaluator:
             kinds = left.kinds | right.kinds
             if kinds & Kind.TENSOR:
                 return Value(kinds & (Kind.TENSOR | Kind.MAYBE | Kind.SCALAR | Kind.STATIC))
-            for kind, value in ((Kind.MAYBE, MAYBE), (Kind.SCALAR, SCALAR), (Kind.UNKNOWN, UNKNOWN)):
+            for kind, value in (
+                (Kind.MAYBE, MAYBE),
+                (Kind.SCALAR, SCALAR),
+                (Kind.UNKNOWN, UNKNOWN),
+            ):
                 if kinds & kind:
                     return value
             if isinstance(operator, ast.Add) and left.kinds & right.kinds & Kind.OBJECT:
@@ -293,7 +302,9 @@ class Evaluator:
             floating=floating or isinstance(operator, ast.Div),
             turned=any(v.turned for v in tensors),
         )
-        if (floating and len(tensors) == 1 and numbers) or (all(v.dtype == first.dtype for v in tensors) and floating and not others):
+        if (floating and len(tensors) == 1 and numbers) or (
+            all(v.dtype == first.dtype for v in tensors) and floating and not others
+        ):
             result = replace(result, dtype=first.dtype)
         return result
 
@@ -313,9 +324,7 @@ class Evaluator:
             same = all(v.shape == tensors[0].shape for v in tensors) and all(
                 v.tensor or v.only(Kind.STATIC | Kind.SCALAR) for v in values
             )
-            made = tensor(
-                boolean=True, unshared=True, zero_dim=all(v.zero_dim for v in tensors)
-            )
+            made = tensor(boolean=True, unshared=True, zero_dim=all(v.zero_dim for v in tensors))
             return replace(made, shape=tensors[0].shape) if same else made
         if kinds & Kind.TENSOR:
             return Value(Kind.TENSOR | Kind.STATIC, boolean=True)
@@ -441,9 +450,7 @@ class Evaluator:
             return container(receiver.item)
         return STATIC if attr in {"keys", "index", "count", "format", "join", "split"} else None
 
-    def call(
-        self, function: Value, arguments: list[Value], keywords: dict[str, Value]
-    ) -> Value:
+    def call(self, function: Value, arguments: list[Value], keywords: dict[str, Value]) -> Value:
         """The value of calling a value."""
         name = function.reference
         data = any(v.kinds & _DATA for v in [*arguments, *keywords.values()])
@@ -508,5 +515,3 @@ class Evaluator:
     def annotation(self, node: ast.expr | None) -> Value | None:
         """The value that an annotation promises in this module."""
         return annotated(node, self.module, self.facts.project)
-
-

@@ -90,9 +90,10 @@ class Facts:
             default = by_default.get(argument.arg)
             if value is not None:
                 none_default = isinstance(default, ast.Constant) and default.value is None
-                yield argument.arg, replace(value, kinds=value.kinds | Kind.NONE) if (
-                    none_default
-                ) else value
+                yield (
+                    argument.arg,
+                    replace(value, kinds=value.kinds | Kind.NONE) if (none_default) else value,
+                )
             elif argument.arg in used:
                 if default is None:
                     yield argument.arg, tensor()
@@ -341,5 +342,3 @@ def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]
         ):
             value = node.args[1] if len(node.args) > 1 else None
             yield str(node.args[0].value), AttributeWrite(method, node, value, registered=True)
-
-

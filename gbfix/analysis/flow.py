@@ -33,7 +33,6 @@ from gbfix.analysis.values import (
     tensor,
 )
 
-
 _FLOATING_DTYPES = frozenset(
     f"torch.{n}" for n in ("float16", "half", "bfloat16", "float32", "float", "float64", "double")
 )
@@ -188,9 +187,7 @@ class _Flow(Evaluator):
                 return self._narrow_tensor(environment, key, truth)
         return environment
 
-    def _narrow_none(
-        self, environment: Environment, test: ast.Compare, truth: bool
-    ) -> Environment:
+    def _narrow_none(self, environment: Environment, test: ast.Compare, truth: bool) -> Environment:
         comparator = test.comparators[0]
         if truth and isinstance(test.ops[0], ast.Eq):
             return self._narrow_dtype(environment, test.left, comparator)
@@ -305,7 +302,7 @@ class _Flow(Evaluator):
             value = self.values[call.args[1]]
             if value.only(Kind.UNKNOWN | Kind.MAYBE):
                 value = self.values[call.args[1]] = tensor()  # nothing else can be registered
-            self.environment[f"{owner}.{call.args[0].value}"] = value
+            self.environment[f"{owner}.{call.args[0].value!s}"] = value
         return self.environment
 
     def _do_assign(self, node: ast.Assign) -> Environment:

@@ -51,7 +51,9 @@ class Liveness:
         if isinstance(node, ast.Continue):
             return self._loops[-1][0] if self._loops else after
         if isinstance(node, ast.If):
-            return reads(node.test) | self._block(node.body, after) | self._block(node.orelse, after)
+            return (
+                reads(node.test) | self._block(node.body, after) | self._block(node.orelse, after)
+            )
         if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             return self._loop(node, after)
         if isinstance(node, (ast.With, ast.AsyncWith)):

@@ -18,14 +18,20 @@ if TYPE_CHECKING:
     from gbfix.analysis.flow import Analysis
 
 LEVELS = frozenset(
-    ["debug", "info", "warning", "warn", "error", "critical", "fatal", "exception", "log", "trace", "success", "notice", "warning_once", "info_once", "debug_once", "error_once", "warning_advice", "warn_once", "log_every_n", "log_first_n", "log_every_n_seconds", "vlog"]
+    "debug info warning warn error critical fatal exception log trace success notice "
+    "warning_once info_once debug_once error_once warning_advice warn_once log_every_n "
+    "log_first_n log_every_n_seconds vlog".split()
 )
-_WRITES = frozenset({"sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush"})
+_WRITES = frozenset(
+    {"sys.stdout.write", "sys.stderr.write", "sys.stdout.flush", "sys.stderr.flush"}
+)
 _FUNCTIONS = frozenset(
     {"warnings.warn", "warnings.warn_explicit", "pprint.pprint", "pprint.pp", "traceback.print_exc"}
     | {"rich.print", "tqdm.tqdm.write", "tqdm.auto.tqdm.write"}
 )
-_LOGGER_NAMES = frozenset({"logger", "_logger", "LOGGER", "LOG", "log", "_log", "_LOGGER", "logging"})
+_LOGGER_NAMES = frozenset(
+    {"logger", "_logger", "LOGGER", "LOG", "log", "_log", "_LOGGER", "logging"}
+)
 _RANK_ZERO = ("rank_zero_info", "rank_zero_warn", "rank_zero_debug", "rank_zero_deprecation")
 
 

@@ -121,7 +121,10 @@ class Module:
         """Every function of the module, outermost first; nested ones know their outer one."""
 
         def walk(
-            nodes: Iterable[ast.AST], prefix: str, owner: ClassInfo | None, outer: FunctionInfo | None
+            nodes: Iterable[ast.AST],
+            prefix: str,
+            owner: ClassInfo | None,
+            outer: FunctionInfo | None,
         ) -> Iterator[FunctionInfo]:
             for node in nodes:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -294,9 +297,11 @@ class Project:
     def class_info(self, qualified: str | None) -> ClassInfo | None:
         """The class of a qualified name, if it is the project's."""
         found = self.lookup(qualified) if qualified else None
-        if found is None or not isinstance(found[1], ast.ClassDef):
+        if found is None:
             return None
         module, node = found
+        if not isinstance(node, ast.ClassDef):
+            return None
         if node not in self._classes:
             self._classes[node] = ClassInfo(f"{module.name}.{node.name}", node, module)
         return self._classes[node]
@@ -304,9 +309,11 @@ class Project:
     def function_info(self, qualified: str | None) -> FunctionInfo | None:
         """The function or method of a qualified name, if it is the project's."""
         found = self.lookup(qualified) if qualified else None
-        if found is None or not isinstance(found[1], (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if found is None:
             return None
         module, node = found
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
         owner = self.class_info(qualified.rsplit(".", 1)[0]) if qualified else None
         return FunctionInfo(qualified or "", node, module, owner)
 

@@ -70,9 +70,7 @@ class Regions:
             return {n: i for n, i in self.functions.items() if not self._disabled(i)}
         roots = [] if self.mode == "forward" else list(self._compiled())
         self.narrowed = bool(roots) and self.mode == "auto" and not self.unresolved
-        if self.mode == "forward" or (
-            self.mode == "auto" and (not roots or self.unresolved)
-        ):
+        if self.mode == "forward" or (self.mode == "auto" and (not roots or self.unresolved)):
             roots += self._forwards()
             roots += self._passed_to_modules()
         if not roots and self.mode == "auto":

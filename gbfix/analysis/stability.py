@@ -16,9 +16,7 @@ from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
 _SETUP = frozenset({"__init__", "reset_parameters"})
 
 
-def check_stable_name(
-    name: str, scope: ast.AST | None, info: FunctionInfo, facts: Facts
-) -> None:
+def check_stable_name(name: str, scope: ast.AST | None, info: FunctionInfo, facts: Facts) -> None:
     """Prove that a module-level name, or a name of an outer function, keeps its tensor.
 
     Raises:
@@ -82,7 +80,11 @@ def _check_use(node: ast.Name, name: str, module: Module) -> None:
         above = module.parents[parent]
         if isinstance(above, ast.AugAssign) and above.target is parent:
             raise Refused("may-change", f"`{name}` is changed in place")
-        if isinstance(parent, ast.Attribute) and isinstance(above, ast.Call) and above.func is parent:
+        if (
+            isinstance(parent, ast.Attribute)
+            and isinstance(above, ast.Call)
+            and above.func is parent
+        ):
             operation = torch_table.method(parent.attr)
             if operation is None or operation.mutates or parent.attr.endswith("_"):
                 raise Refused("may-change", f"`{name}.{parent.attr}()` may change it")

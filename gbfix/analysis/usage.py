@@ -14,13 +14,27 @@ from gbfix.analysis.project import Function, Module
 _ATTRIBUTES = frozenset({"requires_grad", "grad_fn", "is_cuda", "is_leaf", "mT", "ndim"})
 _COMMON = frozenset(
     {n for t in (str, bytes, list, dict, set, tuple, int, float) for n in dir(t)}
-    | {"add", "apply_", "sum_", "get", "select", "where", "type", "share_memory_", "to", "cpu", "cuda"}
+    | {
+        "add",
+        "apply_",
+        "sum_",
+        "get",
+        "select",
+        "where",
+        "type",
+        "share_memory_",
+        "to",
+        "cpu",
+        "cuda",
+    }
     | {"half", "float", "double", "bfloat16", "train", "eval", "names", "size", "values", "save"}
     | {"register_hook", "map_", "set_", "item", "numpy", "resize", "norm", "unique", "multiply"}
 )
 # Methods of numpy arrays too: proof of a tensor only where the module does not use numpy.
 _ARRAY = frozenset(
-    ["all", "any", "argmax", "argmin", "argsort", "clip", "cumprod", "cumsum", "diagonal", "dot", "flatten", "max", "mean", "min", "nonzero", "prod", "ravel", "repeat", "reshape", "sort", "squeeze", "std", "sum", "swapaxes", "take", "tolist", "trace", "transpose", "var", "view", "round", "conj"]
+    "all any argmax argmin argsort clip cumprod cumsum diagonal dot flatten max mean min "
+    "nonzero prod ravel repeat reshape sort squeeze std sum swapaxes take tolist trace "
+    "transpose var view round conj".split()
 )
 
 
@@ -87,12 +101,12 @@ def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
         base: ast.expr = node.func.value
         # x.sum() and (x < 0).any(): the comparison of a non-tensor has no such method.
         while isinstance(base, (ast.Compare, ast.BinOp, ast.UnaryOp)):
-            base = (
-                base.left
-                if isinstance(base, (ast.Compare, ast.BinOp))
-                else base.operand
-            )
-        if isinstance(base, ast.Name) and base.id in names and proves_tensor(node.func.attr, module):
+            base = base.left if isinstance(base, (ast.Compare, ast.BinOp)) else base.operand
+        if (
+            isinstance(base, ast.Name)
+            and base.id in names
+            and proves_tensor(node.func.attr, module)
+        ):
             found.add(base.id)
         elif isinstance(base, ast.Name) and base.id in names and node.func.attr == "size":
             if len(node.args) <= 1:
@@ -103,7 +117,10 @@ def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
         for position, argument in enumerate(node.args):
             if not isinstance(argument, ast.Name) or argument.id not in names:
                 continue
-            if position < len(operation.params) and operation.params[position] in operation.tensor_params:
+            if (
+                position < len(operation.params)
+                and operation.params[position] in operation.tensor_params
+            ):
                 found.add(argument.id)
         for keyword in node.keywords:
             if isinstance(keyword.value, ast.Name) and keyword.arg in operation.tensor_params:

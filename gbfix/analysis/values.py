@@ -85,9 +85,7 @@ class Value:
     @property
     def static(self) -> bool:
         """Whether testing the value reads no tensor data."""
-        return self.only(
-            Kind.NONE | Kind.STATIC | Kind.MODULE | Kind.REFERENCE | Kind.OBJECT
-        )
+        return self.only(Kind.NONE | Kind.STATIC | Kind.MODULE | Kind.REFERENCE | Kind.OBJECT)
 
 
 def tensor(

@@ -32,18 +32,14 @@ class Changes:
     out_of_place: frozenset[str] = frozenset()
 
 
-def copy_statements(
-    view: View, statements: Sequence[ast.stmt], changes: Changes, unit: str
-) -> str:
+def copy_statements(view: View, statements: Sequence[ast.stmt], changes: Changes, unit: str) -> str:
     """The statements at no indentation, changed, without comments; ends with a newline."""
     import libcst as cst
 
-    nodes: list[cst.BaseStatement] = []
+    nodes: list[cst.SimpleStatementLine | cst.BaseCompoundStatement] = []
     for statement in statements:
         for node in _parse(view, statement):
-            if nodes and any(
-                isinstance(n, cst.FunctionDef) for n in (node, nodes[-1])
-            ):
+            if nodes and any(isinstance(n, cst.FunctionDef) for n in (node, nodes[-1])):
                 node = node.with_changes(leading_lines=[cst.EmptyLine(indent=False)])
             nodes.append(node)
     module = cst.Module(nodes, default_indent=unit)
@@ -51,7 +47,9 @@ def copy_statements(
     return changed.code
 
 
-def _parse(view: View, statement: ast.stmt) -> Sequence[cst.BaseStatement]:
+def _parse(
+    view: View, statement: ast.stmt
+) -> list[cst.SimpleStatementLine | cst.BaseCompoundStatement]:
     import libcst as cst
 
     indent = view.indent(statement) or " "
@@ -62,7 +60,11 @@ def _parse(view: View, statement: ast.stmt) -> Sequence[cst.BaseStatement]:
     parsed = cst.parse_module(text).body[0]
     assert isinstance(parsed, cst.If)
     assert isinstance(parsed.body, cst.IndentedBlock)
-    return [s.with_changes(leading_lines=[]) for s in parsed.body.body]
+    return [
+        s.with_changes(leading_lines=[])
+        for s in parsed.body.body
+        if isinstance(s, (cst.SimpleStatementLine, cst.BaseCompoundStatement))
+    ]
 
 
 def _changer(changes: Changes) -> cst.CSTTransformer:
@@ -96,7 +98,7 @@ def _changer(changes: Changes) -> cst.CSTTransformer:
             owner = _dotted(call.func) or ""
             name = call.args[0].value
             if owner.endswith(".register_buffer") and isinstance(name, cst.SimpleString):
-                buffer = f"{owner.removesuffix('.register_buffer')}.{name.evaluated_value}"
+                buffer = f"{owner.removesuffix('.register_buffer')}.{name.evaluated_value!s}"
                 local = changes.buffers.get(buffer)
                 if local:
                     updated = updated_node.value
@@ -117,7 +119,9 @@ def _changer(changes: Changes) -> cst.CSTTransformer:
             operator = cst.Module([]).code_for_node(original_node.operator).strip()[:-1]
             target = cst.Module([]).code_for_node(updated_node.target)
             value = cst.Module([]).code_for_node(updated_node.value)
-            if not isinstance(updated_node.value, (cst.Name, cst.Call, cst.Attribute, cst.BaseNumber)):
+            if not isinstance(
+                updated_node.value, (cst.Name, cst.Call, cst.Attribute, cst.BaseNumber)
+            ):
                 value = f"({value})"
             made = cst.parse_statement(f"{target} = {target} {operator} {value}")
             assert isinstance(made, cst.SimpleStatementLine)

@@ -41,12 +41,6 @@ def flatten(text: str) -> str:
         ) -> cst.SimpleWhitespace:
             return cst.SimpleWhitespace(" ")
 
-        def _open(self, node: cst.CSTNode) -> cst.CSTNode:
-            return node.with_changes(whitespace_after=cst.SimpleWhitespace(""))
-
-        def _close(self, node: cst.CSTNode) -> cst.CSTNode:
-            return node.with_changes(whitespace_before=cst.SimpleWhitespace(""))
-
         def leave_LeftParen(
             self, original_node: cst.LeftParen, updated_node: cst.LeftParen
         ) -> cst.LeftParen:
@@ -68,29 +62,31 @@ def flatten(text: str) -> str:
             last = last.with_changes(whitespace_after_arg=space)
             return updated.with_changes(args=[*updated.args[:-1], last])
 
-        def _display(self, node: cst.CSTNode) -> cst.CSTNode:
-            elements = node.elements  # type: ignore[attr-defined]
+        def _display(self, node: cst.List | cst.Tuple) -> cst.List | cst.Tuple:
+            elements = node.elements
             single_tuple = isinstance(node, cst.Tuple) and len(elements) == 1
             if elements and isinstance(elements[-1].comma, cst.Comma) and not single_tuple:
                 last = elements[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
                 return node.with_changes(elements=[*elements[:-1], last])
             return node
 
-        def leave_List(self, original_node: cst.List, updated_node: cst.List) -> cst.CSTNode:
+        def leave_List(self, original_node: cst.List, updated_node: cst.List) -> cst.BaseExpression:
             return self._display(updated_node)
 
-        def leave_Tuple(self, original_node: cst.Tuple, updated_node: cst.Tuple) -> cst.CSTNode:
+        def leave_Tuple(
+            self, original_node: cst.Tuple, updated_node: cst.Tuple
+        ) -> cst.BaseExpression:
             return self._display(updated_node)
 
         def leave_LeftSquareBracket(
             self, original_node: cst.LeftSquareBracket, updated_node: cst.LeftSquareBracket
-        ) -> cst.CSTNode:
-            return self._open(updated_node)
+        ) -> cst.LeftSquareBracket:
+            return updated_node.with_changes(whitespace_after=cst.SimpleWhitespace(""))
 
         def leave_RightSquareBracket(
             self, original_node: cst.RightSquareBracket, updated_node: cst.RightSquareBracket
-        ) -> cst.CSTNode:
-            return self._close(updated_node)
+        ) -> cst.RightSquareBracket:
+            return updated_node.with_changes(whitespace_before=cst.SimpleWhitespace(""))
 
     parsed = cst.parse_expression(f"({text})")
     outer = parsed.with_changes(lpar=parsed.lpar[1:], rpar=parsed.rpar[:-1])

@@ -113,14 +113,15 @@ class Renderer:
         operands = [node.left, *node.comparators]
         for middle in operands[1:-1]:
             if not isinstance(middle, (ast.Name, ast.Attribute)):
-                raise Refused("chained-comparison", "the middle of the comparison is not a plain name")
+                raise Refused(
+                    "chained-comparison", "the middle of the comparison is not a plain name"
+                )
         texts = [flat(self.view, o) for o in operands]
         symbols = [_SYMBOLS.get(type(o)) for o in node.ops]
         if None in symbols:
             raise Refused("chained-comparison", "the comparison mixes `is` or `in` with tensors")
         parts = [
-            f"({a} {symbol} {b})"
-            for a, symbol, b in zip(texts, symbols, texts[1:], strict=False)
+            f"({a} {symbol} {b})" for a, symbol, b in zip(texts, symbols, texts[1:], strict=False)
         ]
         return Rendered(" & ".join(parts), False, True, value.zero_dim)
 

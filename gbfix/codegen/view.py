@@ -82,7 +82,11 @@ class View:
     def unit(self, function: Function) -> str:
         """One step of indentation as this function uses it."""
         outer, inner = self.indent(function), self.indent(function.body[0])
-        if len(inner) > len(outer) and inner.startswith(outer) and self.starts_line(function.body[0]):
+        if (
+            len(inner) > len(outer)
+            and inner.startswith(outer)
+            and self.starts_line(function.body[0])
+        ):
             return inner[len(outer) :]
         return "    "
 
@@ -111,7 +115,11 @@ class View:
             at = self.source.line_starts[number - 1]
             if at >= end:
                 break
-            if at < start or number in self.string_lines or not self.source.line_text(number).strip():
+            if (
+                at < start
+                or number in self.string_lines
+                or not self.source.line_text(number).strip()
+            ):
                 continue
             edits.append(Edit(at, at, unit))
         return edits

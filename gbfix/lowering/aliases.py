@@ -104,7 +104,9 @@ def check_not_changed_later(
         name = _root_name(target)
         value = analysis.values.get(target)
         private = value is not None and value.unshared and name not in watched
-        if not private and (value is None or value.kinds & (Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN)):
+        if not private and (
+            value is None or value.kinds & (Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN)
+        ):
             raise Refused(
                 "alias-then-mutate",
                 f"`{name or ast.unparse(target)}` is changed in place later, and the arms may share "
@@ -147,8 +149,8 @@ def _may_follow(statement: ast.stmt, node: ast.stmt, analysis: Analysis) -> bool
 
 
 _NO_GRADIENT = frozenset(
-    "zeros_like ones_like full_like empty_like rand_like randn_like detach isnan isinf isfinite eq ne "
-    "lt le gt ge argmax argmin sign round floor ceil numel size dim".split()
+    "zeros_like ones_like full_like empty_like rand_like randn_like detach isnan isinf "
+    "isfinite eq ne lt le gt ge argmax argmin sign round floor ceil numel size dim".split()
 )
 _NO_GRADIENT_ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "requires_grad"})
 
@@ -210,9 +212,9 @@ def tensor_sources(nodes: Iterable[ast.AST], analysis: Analysis) -> frozenset[st
             value: Value | None = analysis.values.get(inner)
             if name is None or value is None:
                 continue
-            if value.kinds & (Kind.TENSOR | Kind.MAYBE):
-                found.add(name)
-            elif value.kinds & Kind.MODULE and "." in name:
+            if value.kinds & (Kind.TENSOR | Kind.MAYBE) or (
+                value.kinds & Kind.MODULE and "." in name
+            ):
                 found.add(name)
             elif isinstance(inner, ast.Attribute) and name.startswith("self."):
                 # A method of the module may use any of its parameters.

@@ -96,9 +96,7 @@ def block_of(statement: ast.stmt, module: Module) -> list[ast.stmt]:
     raise Refused("unusual-place", "the statement stands where it cannot be replaced")
 
 
-def compiled_view(
-    body: Sequence[ast.stmt], analysis: Analysis, facts: Facts
-) -> list[ast.stmt]:
+def compiled_view(body: Sequence[ast.stmt], analysis: Analysis, facts: Facts) -> list[ast.stmt]:
     """The statements that are traced: eager-only code and output left out, compiled-only unwrapped."""
     view: list[ast.stmt] = []
     for statement in body:
@@ -273,7 +271,9 @@ def _check_control(arm: Arm) -> None:
             what = type(node).__name__.lower()
             raise Refused("statement-in-arm", f"an arm has a `{what}` statement")
     if arm.effects.zero_super:
-        raise Refused("super-in-arm", "`super()` without arguments does not work in a nested function")
+        raise Refused(
+            "super-in-arm", "`super()` without arguments does not work in a nested function"
+        )
 
 
 def _outputs(
@@ -330,4 +330,6 @@ def check_tensor(value: Value, what: str) -> None:
         raise Refused("none-result", f"{what} is None in one of the arms")
     if value.kinds & (Kind.UNKNOWN | Kind.MAYBE):
         raise Refused("unknown-result", f"it could not be proven that {what} is a tensor")
-    raise Refused("non-tensor-result", f"{what} is a Python value, not a tensor, in one of the arms")
+    raise Refused(
+        "non-tensor-result", f"{what} is a Python value, not a tensor, in one of the arms"
+    )

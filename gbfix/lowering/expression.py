@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from gbfix.analysis.conditions import Refused, split
+from gbfix.analysis.conditions import Refused, data_kind, leaves, split
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
@@ -22,6 +22,13 @@ from gbfix.lowering.branch import check_tensor
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.placement import around, width_for
 
+UNPROVEN = (
+    "the arms must give one dtype and stride, which could not be proven; if they do not, "
+    "compiling fails"
+)
+ZERO_GRADIENTS = (
+    "a tensor that only one arm uses gets a gradient of zeros instead of None when compiled"
+)
 Check = Callable[[ast.expr, ast.expr], None]
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
@@ -45,6 +52,8 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
         if not found.pure or found.scalar or found.dynamic:
             raise Refused("impure-arm", f"`{ast.unparse(value)}` does more than compute")
         check_random(found, analysis)
+        if any(data_kind(leaf, analysis) for c in found.conditions for leaf in leaves(c.test)):
+            raise Refused("break-in-arm", f"`{ast.unparse(value)}` has a graph break of its own")
     check(node.body, node.orelse)
     torch = context.torch(statement)
     predicate = Renderer(context.view, analysis, torch).render(parts.predicate)
@@ -60,12 +69,11 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
     body = _statement(node, statement, f"{torch}.{form}", arguments, context)
     same = tensor_sources([node.body], analysis) == tensor_sources([node.orelse], analysis)
     alike = analysis.values[node.body].dtype == analysis.values[node.orelse].dtype
-    safety = Safety.SAFE if same and alike else Safety.REVIEW
-    reason = (
-        "both values are made of the same tensors"
-        if safety is Safety.SAFE
-        else "a tensor that only one value uses gets a gradient of zeros instead of None when compiled"
-    )
+    safety, reason = Safety.SAFE, "both values are made of the same tensors"
+    if not alike:
+        safety, reason = Safety.REVIEW, UNPROVEN
+    elif not same:
+        safety, reason = Safety.REVIEW, ZERO_GRADIENTS
     if context.only_compiled and not parts.guards:
         width = width_for(context, statement, nested=False)
         body = _statement(node, statement, f"{torch}.{form}", arguments, context, width)
@@ -94,7 +102,9 @@ def _check_place(node: ast.expr, statement: ast.stmt, context: Context) -> None:
     while parent is not statement:
         if isinstance(parent, (ast.Lambda, ast.comprehension, ast.ListComp, ast.GeneratorExp,
                                ast.DictComp, ast.SetComp, ast.IfExp, ast.BoolOp)):  # fmt: skip
-            raise Refused("nested-expression", "it stands inside another expression that may not run")
+            raise Refused(
+                "nested-expression", "it stands inside another expression that may not run"
+            )
         parent = parents[parent]
 
 
@@ -112,8 +122,10 @@ def _statement(
     start, end = view.start(statement), view.end(statement)
     before = view.slice(start, view.start(node))
     after = view.slice(view.end(node), end)
-    if before.rstrip().endswith("(") and after.lstrip().startswith(")") and _only_value(
-        node, statement
+    if (
+        before.rstrip().endswith("(")
+        and after.lstrip().startswith(")")
+        and _only_value(node, statement)
     ):
         before, after = before.rstrip()[:-1], after.lstrip()[1:]
     if "\n" in before or "\n" in after:

@@ -115,7 +115,9 @@ class Writer:
         ]
         if self.branch.returns:
             is_tuple = isinstance(self.branch.arms[0].returned, ast.Tuple)
-            lines.append(f"return {', '.join(calls)}" + ("," if is_tuple and len(calls) == 1 else ""))
+            lines.append(
+                f"return {', '.join(calls)}" + ("," if is_tuple and len(calls) == 1 else "")
+            )
         elif len(calls) == 1 or not self._crossed(pairs):
             lines += [f"{n} = {c}" for n, c in zip(names, calls, strict=True)]
         else:
@@ -128,7 +130,9 @@ class Writer:
         for output, pair in zip(self.branch.outputs, pairs, strict=True):
             for result in pair:
                 texts = {self.expression(result)[0]}
-                if any(re.search(rf"(?<![\w.]){re.escape(n)}(?!\w)", t) for t in texts for n in earlier):
+                if any(
+                    re.search(rf"(?<![\w.]){re.escape(n)}(?!\w)", t) for t in texts for n in earlier
+                ):
                     return True
             earlier.add(output.name)
         return False

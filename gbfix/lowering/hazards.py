@@ -21,7 +21,9 @@ from gbfix.lowering.aliases import own_names, shared_root
 from gbfix.lowering.branch import Arm, Branch
 
 _VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag"})
-_SETUP = frozenset({"__init__", "__post_init__", "reset_parameters", "_init_weights", "__setstate__"})
+_SETUP = frozenset(
+    {"__init__", "__post_init__", "reset_parameters", "_init_weights", "__setstate__"}
+)
 
 
 def check_arm(arm: Arm, analysis: Analysis, facts: Facts) -> None:
@@ -34,9 +36,7 @@ def check_arm(arm: Arm, analysis: Analysis, facts: Facts) -> None:
     if found.output:
         raise Refused("output-in-arm", "an arm prints, logs or warns")
     if found.unknown:
-        raise Refused(
-            "impure-arm", f"the effects of `{found.unknown[0]}` in an arm are not known"
-        )
+        raise Refused("impure-arm", f"the effects of `{found.unknown[0]}` in an arm are not known")
     if found.stateful:
         text = ast.unparse(found.stateful[0])
         raise Refused("stateful-layer", f"`{text}` in an arm changes the layer's own state")
@@ -86,9 +86,7 @@ def _float_parameters(analysis: Analysis) -> set[str]:
         *zip(reversed(positional), reversed(arguments.defaults), strict=False),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
-    found = {
-        a.arg for a, d in pairs if isinstance(d, ast.Constant) and isinstance(d.value, float)
-    }
+    found = {a.arg for a, d in pairs if isinstance(d, ast.Constant) and isinstance(d.value, float)}
     for argument in [*positional, *arguments.kwonlyargs]:
         if isinstance(argument.annotation, ast.Name) and argument.annotation.id == "float":
             found.add(argument.arg)

@@ -17,8 +17,8 @@ from gbfix.lowering.results import Result
 _CASTS = frozenset("to half float double bfloat16 int long bool short byte type type_as".split())
 _TURNS = frozenset("t transpose permute swapaxes swapdims movedim moveaxis T mT H mH".split())
 _RESHAPES = frozenset(
-    "cat concat concatenate stack hstack vstack pad repeat repeat_interleave flatten view reshape "
-    "unsqueeze squeeze narrow tile unfold".split()
+    "cat concat concatenate stack hstack vstack pad repeat repeat_interleave flatten view "
+    "reshape unsqueeze squeeze narrow tile unfold".split()
 )
 _REDUCTIONS = frozenset("sum mean max min amax amin any all prod norm std var median".split())
 
@@ -55,7 +55,7 @@ def check_types(values: Sequence[tuple[Value, Value]]) -> None:
         Refused: naming the difference.
     """
     for a, b in values:
-        if (a.boolean or a.integer) and b.floating or a.floating and (b.boolean or b.integer):
+        if ((a.boolean or a.integer) and b.floating) or (a.floating and (b.boolean or b.integer)):
             raise Refused("different-dtypes", "the arms give different dtypes")
     discrete = [a.boolean or a.integer or b.boolean or b.integer for a, b in values]
     if any(discrete) and not all(discrete):

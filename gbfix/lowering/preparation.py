@@ -25,8 +25,10 @@ def split_preparation(
     rest: list[ast.stmt] = []
     decided: set[str] = set()
     for statement in statements:
-        if _prepares(statement) and not (reads(statement) & decided) and not (
-            _local_names(statement) & live
+        if (
+            _prepares(statement)
+            and not (reads(statement) & decided)
+            and not (_local_names(statement) & live)
         ):
             ready.append(statement)
         else:
@@ -79,7 +81,7 @@ def _asked_for(test: ast.expr) -> str | None:
             and len(call.args) == 2
             and isinstance(call.args[1], ast.Constant)
         ):
-            return f"{dotted(call.args[0])}.{call.args[1].value}"
+            return f"{dotted(call.args[0])}.{call.args[1].value!s}"
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
         comparator = test.comparators[0]
         if isinstance(comparator, ast.Constant) and comparator.value is None:

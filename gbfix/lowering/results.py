@@ -102,9 +102,7 @@ def _is_temporary(statement: ast.stmt, outputs: dict[str, Output]) -> bool:
     )
 
 
-def _writes(
-    statement: ast.stmt, outputs: dict[str, Output]
-) -> list[tuple[str, Result]] | None:
+def _writes(statement: ast.stmt, outputs: dict[str, Output]) -> list[tuple[str, Result]] | None:
     """The outputs that a statement sets; None if it is more than assignments."""
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
         return _assigned(statement.target, statement.value, outputs)

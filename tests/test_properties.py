@@ -1,0 +1,359 @@
+"""Property tests: generated programs, rewritten, must do what they did and change nothing else.
+
+The default run is short and the same every time. `GBFIX_EXAMPLES=2000` makes it long and random.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from gbfix import engine
+from gbfix.findings import FileResult
+from gbfix.settings import Branch, Region, Settings
+from gbfix.source.text import SourceFile
+from tests import harness
+from tests.fixture_case import FixtureCase
+from tests.generators import Program, programs
+
+_EXAMPLES = int(os.environ.get("GBFIX_EXAMPLES", "0"))
+_PATH = Path("generated.py")
+
+
+def _profile(few: int) -> settings:
+    return settings(
+        max_examples=_EXAMPLES or few,
+        derandomize=not _EXAMPLES,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.explicit, Phase.generate, Phase.shrink),
+        print_blob=False,
+    )
+
+
+def apply(
+    text: str | bytes, region: str = "auto", branch: str = "auto", safety: int | None = None
+) -> FileResult:
+    """Rewrite one file."""
+    raw = text.encode() if isinstance(text, str) else text
+    chosen = Settings(region=Region(region), branch=Branch(branch))
+    if safety is not None:
+        chosen = replace(chosen, safety=type(chosen.safety)(safety))
+    result = engine.run([SourceFile.decode(_PATH, raw)], chosen)
+    assert not result.errors, result.errors
+    (file,) = result.files
+    return file
+
+
+# The two ways of running
+
+
+def eager_complaints(program: Program, after: str) -> list[str]:
+    """What differs in eager mode; a function that is only ever compiled has no such mode."""
+    if program.decorated:
+        return []
+    with _case(program, after) as case:
+        mine = harness.run_eager(case, case.before, program.gradients)
+        theirs = harness.run_eager(case, case.after, program.gradients)
+    return harness.eager_differences(mine, theirs)
+
+
+def compiled_complaints(program: Program, after: str, reasons: str = "") -> list[str]:
+    """What the compiled rewrite does that the original does neither in eager nor compiled.
+
+    `reasons` are those of the fixes made: what they say may happen is no complaint.
+    """
+    with _case(program, after) as case:
+        eager = harness.run_eager(case, case.before, program.gradients)
+        before = harness.run_compiled(case, case.before, program.gradients)
+        compiled = harness.run_compiled(case, case.after, program.gradients)
+    found: list[str] = []
+    for index, (mine, other, theirs) in enumerate(
+        zip(eager.calls, before.calls, compiled.calls, strict=True)
+    ):
+        where = f"compiled call {index}"
+        if mine.raised != other.raised:
+            break  # Dynamo cannot run the original
+        if mine.raised != theirs.raised:
+            if theirs.raised and _foretold(theirs.result.message, reasons):
+                break
+            found.append(f"{where}: {mine.result} against {theirs.result}")
+            break
+        if mine.raised:
+            if not theirs.result.type.endswith("RuntimeError"):
+                found += harness.differences(
+                    mine.result.type, theirs.result.type, where, exact=True
+                )
+            if list(harness.differences(mine.state, theirs.state, "", exact=False)):
+                break  # later calls start from another state
+            continue
+        known = set(_differences(mine, other, where))
+        found += [text for text in _differences(mine, theirs, where) if text not in known]
+    # A frame that Dynamo skips whole has one break and no operators, so that more breaks with more
+    # operators are progress; calls that fail say nothing of the rewrite.
+    more = compiled.breaks > before.breaks and compiled.operators <= before.operators
+    if not found and more and not any(c.raised for c in eager.calls):
+        found.append(f"breaks: {before.breaks} before, {compiled.breaks} after")
+    return found
+
+
+def _foretold(message: str, reasons: str) -> bool:
+    """Whether a failure to compile is the one that a fix names in its reason."""
+    kinds = ("expected same dtype", "sorted order of strides", "same strides")
+    return "one dtype and stride" in reasons and any(k in message for k in kinds)
+
+
+def reasons_of(result: FileResult) -> str:
+    """The reasons of the fixes that were made."""
+    return "; ".join(f.applied.reason for f in result.findings if f.applied is not None)
+
+
+def _differences(mine: harness.Call, theirs: harness.Call, where: str) -> Iterator[str]:
+    for part in ("result", "arguments", "state", "random"):
+        pair = getattr(mine, part), getattr(theirs, part)
+        for text in harness.differences(*pair, f"{where} {part}", exact=False):
+            # The result of a `cond` or `where` needs a gradient as soon as one arm does.
+            if not text.endswith("requires_grad False against True"):
+                yield text
+    said, heard = (c.effects["stdout"].splitlines() for c in (mine, theirs))
+    rest = iter(said)
+    if not all(line in rest for line in heard):
+        yield f"{where} printed {heard} against {said}"
+    if "error" in mine.gradients:
+        return
+    for place, grad in mine.gradients.items():
+        other = theirs.gradients.get(place)
+        if grad is None and other is not None and not bool(other.values.count_nonzero()):
+            continue
+        yield from harness.differences(grad, other, f"{where} gradient {place}", exact=False)
+
+
+class _case:
+    """A fixture case of a generated program, in a temporary folder."""
+
+    def __init__(self, program: Program, after: str) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        folder = Path(self._folder.name)
+        (folder / "before.py").write_text(program.text, encoding="utf-8")
+        (folder / "after.py").write_text(after, encoding="utf-8")
+        self._case = FixtureCase(folder, program.target, program.inputs)
+
+    def __enter__(self) -> FixtureCase:
+        return self._case
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
+# What can be seen in the text
+
+
+def rest_complaints(text: str, region: str = "auto", branch: str = "auto") -> list[str]:
+    """Whether the tool is at rest after one run."""
+    first = apply(text, region, branch)
+    second = apply(first.after, region, branch)
+    found = []
+    if second.after != first.after:
+        found.append(f"a second run changes the text:\n{second.after}")
+    if any(f.applied for f in second.findings):
+        found.append("a second run applies fixes")
+    return found
+
+
+def byte_complaints(result: FileResult) -> list[str]:
+    """What has changed outside of the functions of applied findings."""
+    before, after = result.before.text, result.after
+    touched = {f.function for f in result.findings if f.applied is not None}
+    if not touched:
+        return [] if before == after else ["changed without an applied finding"]
+    mine, theirs = _outside(before, touched), _outside(after, touched)
+    hoisted = any(f.applied is not None and f.applied.transform == "hoist" for f in result.findings)
+    left = iter(theirs)
+    for line in mine:
+        for other in left:
+            if other == line:
+                break
+            if (
+                other.strip() != "import torch"
+                and not (hoisted and not other.strip())
+                and not (hoisted and "= bool(" in other)
+            ):
+                return [f"{line!r} became {other!r}"]
+        else:
+            return [f"{line!r} is gone"]
+    extra = [line for line in left if line.strip()]
+    return [f"new lines: {extra}"] if extra else []
+
+
+def _outside(text: str, functions: set[str]) -> list[str]:
+    lines = text.splitlines(keepends=True)
+    for name, node in _functions(ast.parse(text), ""):
+        if name in functions or any(name == f.split(".<locals>")[0] for f in functions):
+            assert node.end_lineno is not None
+            for at in range(node.body[0].lineno - 1, node.end_lineno):
+                lines[at] = ""
+    return [line for line in lines if line]
+
+
+def _functions(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield prefix + node.name, node
+            yield from _functions(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.ClassDef):
+            yield from _functions(node, f"{prefix}{node.name}.")
+        else:
+            yield from _functions(node, prefix)
+
+
+def name_complaints(before: str, after: str) -> list[str]:
+    """Names that a rewrite introduces and that something already had."""
+    old, new = ast.parse(before), ast.parse(after)
+    had = _identifiers(old) | set(dir(builtins))
+    bound_before = {name: _bound(node) for name, node in _functions(old, "")}
+    found = []
+    for name, node in _functions(new, ""):
+        if name not in bound_before:
+            continue
+        clash = (_bound(node) - bound_before[name]) & had
+        # A function that is nested in an arm may come out in two copies, parameters and all.
+        if clash:
+            found.append(f"{name} now binds {sorted(clash)}")
+    return found
+
+
+def _bound(node: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            found.add(inner.id)
+        elif isinstance(inner, ast.arg):
+            found.add(inner.arg)
+        elif isinstance(inner, (ast.FunctionDef, ast.ClassDef)) and inner is not node:
+            found.add(inner.name)
+    return found
+
+
+def _identifiers(tree: ast.AST) -> set[str]:
+    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)} | _bound(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(a.asname or a.name).split(".")[0] for a in node.names}
+    return names
+
+
+def text_complaints(program: Program, result: FileResult) -> list[str]:
+    """Everything that one can complain of without running the program."""
+    ast.parse(result.after)
+    return [
+        *byte_complaints(result),
+        *name_complaints(program.text, result.after),
+    ]
+
+
+# The properties
+
+
+@_profile(40)
+@given(programs())
+def test_eager_is_bit_identical(program: Program) -> None:
+    """Without the compiler nothing that can be seen has changed."""
+    result = apply(program.text, program.region)
+    if not result.changed:
+        return
+    note(result.after)
+    assert eager_complaints(program, result.after) == []
+
+
+@_profile(25)
+@given(programs())
+def test_compiled_does_what_eager_did(program: Program) -> None:
+    """Compiled, the rewrite gives the original's results and breaks no more than it."""
+    result = apply(program.text, program.region)
+    if not result.changed:
+        return
+    note(result.after)
+    assert compiled_complaints(program, result.after, reasons_of(result)) == []
+
+
+@_profile(10)
+@given(programs(), st.sampled_from(["cond", "where"]))
+def test_compiled_with_a_preferred_form(program: Program, branch: str) -> None:
+    """The same, with one form of branch asked for."""
+    result = apply(program.text, program.region, branch)
+    if not result.changed:
+        return
+    note(result.after)
+    assert eager_complaints(program, result.after) == []
+    assert compiled_complaints(program, result.after, reasons_of(result)) == []
+
+
+@_profile(60)
+@given(programs(most=8), st.sampled_from(["auto", "cond", "where"]))
+def test_a_second_run_changes_nothing(program: Program, branch: str) -> None:
+    """Applying twice is applying once."""
+    assert rest_complaints(program.text, program.region, branch) == []
+
+
+@_profile(60)
+@given(programs(most=8))
+def test_text(program: Program) -> None:
+    """The output parses, other functions keep their bytes, and no name is taken twice."""
+    result = apply(program.text, program.region)
+    note(result.after)
+    assert text_complaints(program, result) == []
+
+
+@_profile(40)
+@given(programs(), st.sampled_from(["crlf", "bom", "tabs", "latin-1", "no-newline", "cr"]))
+def test_line_endings_and_encodings(program: Program, style: str) -> None:
+    """However the file is written, the rewrite is the same program in the same style."""
+    assert style_complaints(program, style) == []
+
+
+def style_complaints(program: Program, style: str) -> list[str]:
+    """How the rewrite of a file in another style differs from that of the plain file."""
+    marked = "# -*- coding: utf-8 -*-\n# caf\u00e9\n" + program.text.replace("\r", "")
+    if style == "tabs":
+        marked = "\n".join(_tabbed(line) for line in marked.split("\n"))
+    plain = apply(marked, program.region).after
+    if style == "tabs":
+        base = apply("\n".join(_spaced(ln) for ln in marked.split("\n")), program.region).after
+        spaced = "\n".join(_spaced(line) for line in plain.split("\n"))
+        return [] if spaced == base else [f"tabs:\n{plain}\nagainst\n{base}"]
+    encoding, text, wanted = "utf-8", marked, plain
+    if style in ("crlf", "cr"):
+        newline = "\r\n" if style == "crlf" else "\r"
+        text, wanted = (t.replace("\n", newline) for t in (text, wanted))
+    elif style == "bom":
+        encoding = "utf-8-sig"
+    elif style == "latin-1":
+        encoding = "latin-1"
+        text, wanted = (t.replace("utf-8", "latin-1", 1) for t in (text, wanted))
+    elif style == "no-newline":
+        text, wanted = text.rstrip("\n"), wanted.rstrip("\n")
+    result = apply(text.encode(encoding), program.region)
+    got = result.before.encode(result.after)
+    if got == wanted.encode(encoding):
+        return []
+    return [f"{style}:\n{got.decode(encoding)!r}\nagainst\n{wanted!r}"]
+
+
+def _tabbed(line: str) -> str:
+    bare = line.lstrip(" ")
+    steps, odd = divmod(len(line) - len(bare), 4)
+    return "\t" * steps + " " * odd + bare
+
+
+def _spaced(line: str) -> str:
+    bare = line.lstrip("\t")
+    return "    " * (len(line) - len(bare)) + bare
