@@ -255,7 +255,7 @@ class _Writer:
             f"torch.stack([t + 1 for t in ({a}, {b})]).sum(0)",
             f"(lambda t: t + {b})({a})",
             f"({a} if flag else {b})",
-            f"({a} if {self.tensor_test()} else {b})",
+            f"({a} if {self._operand(self.tensor_test())} else {b})",
             f"({a} * mask if mask is not None else {a})",
         ]
         if self.module:

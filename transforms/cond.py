@@ -87,6 +87,10 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused("unusual-condition", "the test decides something other than an `if`")
     analysis = context.analysis
     branch = find_branch(site, context.facts, context.liveness)
+    if branch.updates or branch.leaves:
+        raise Refused(
+            "updates-buffer", "an arm updates a buffer in place or leaves without a value"
+        )
     in_place = check_in_place(branch, None, context)
     for arm in branch.arms:
         _check_hazards(arm, in_place, context)
@@ -155,7 +159,7 @@ def _straight(
                 roots.append(root)
         clones.append(row)
     names = [o.name for o in branch.outputs]
-    check_not_changed_later(roots, names if roots else [], branch.node, analysis, context.facts)
+    check_not_changed_later(roots, names if roots else [], branch, analysis, context.facts)
     sources = [
         tensor_sources([r.node for r in arm.results if r.node is not None], analysis)
         | {r.incoming for r in arm.results if r.node is None or r.operator}
@@ -240,7 +244,7 @@ def _functions(
     pairs = list(zip(values[0], values[1], strict=True))
     check_types(pairs)
     names = [o.name for o in branch.outputs]
-    check_not_changed_later(roots, names if roots else [], branch.node, analysis, context.facts)
+    check_not_changed_later(roots, names if roots else [], branch, analysis, context.facts)
     carried = _carried(branch, context)
     sources = [tensor_sources(a.statements, analysis) for a in branch.arms]
     safety, reason = _safety(pairs, sources, roots, branch)

@@ -34,18 +34,19 @@ average. That is the rule for which of the two is the default
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import Kind, Value
-from gbfix.codegen.predicates import Renderer
+from gbfix.codegen.predicates import Renderer, single
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
-from gbfix.lowering.branch import Branch, find_branch
+from gbfix.lowering.branch import Arm, Branch, find_branch
 from gbfix.lowering.expression import ZERO_GRADIENTS, conditional_expression
 from gbfix.lowering.forms import Writer
 from gbfix.lowering.inputs import check_in_place
@@ -80,20 +81,24 @@ def propose(site: BreakSite, context: Context) -> Fix:
     values = check_results(branch, pair, analysis)
     check_in_place(branch, pair, context)
     for arm, straight in zip(branch.arms, pair, strict=True):
-        _check_cheap([*straight.prelude, *(r.node for r in straight.results if r.node)], context)
+        computed = [*straight.prelude, *(r.node for r in straight.results if r.node)]
+        if branch.updates:
+            _check_total(arm)
+        else:
+            _check_cheap(computed, context)
         if arm.effects.random or arm.effects.output or arm.effects.unknown or arm.effects.stateful:
             raise Refused("impure-arm", "an arm does more than compute")
         _check_prelude(branch, straight, context)
-    for a, b in values:
-        _check_alike(a, b)
+    if not all(o.place for o in branch.outputs):  # copy_ gives a buffer its own shape and dtype
+        for a, b in values:
+            _check_alike(a, b)
     roots = _roots(branch, pair, analysis)
     check_not_changed_later(
-        roots, [o.name for o in branch.outputs], branch.node, analysis, context.facts
+        roots, [o.name for o in branch.outputs], branch, analysis, context.facts
     )
     torch = context.torch(site.statement)
     predicate = Renderer(context.view, analysis, torch).render(branch.split.predicate)
-    if not predicate.zero_dim and not all(v.zero_dim for p in values for v in p):
-        raise Refused("predicate-shape", "the test is not proven to be a single element")
+    predicate = single(predicate)
     only = context.only_compiled and not branch.is_elif
     body = Writer(context, branch, torch, width_for(context, branch.node)).where(predicate, pair)
     edits = None
@@ -113,6 +118,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
 
 def propose_expression(site: BreakSite, context: Context) -> Fix:
     """Offer `torch.where` for a conditional expression."""
+
     def check(a: ast.expr, b: ast.expr) -> None:
         _check_cheap([a, b], context)
         values = context.analysis.values
@@ -121,7 +127,7 @@ def propose_expression(site: BreakSite, context: Context) -> Fix:
     return conditional_expression(site, context, "where", check)
 
 
-def _check_cheap(nodes: list[ast.stmt | ast.expr], context: Context) -> None:
+def _check_cheap(nodes: Sequence[ast.AST], context: Context) -> None:
     operations = 0
     for node in nodes:
         for inner in ast.walk(node):
@@ -140,6 +146,16 @@ def _check_cheap(nodes: list[ast.stmt | ast.expr], context: Context) -> None:
                 operations += 1
                 _check_call(inner, context.analysis)
     if operations > MOST_OPERATIONS:
+        raise Refused(
+            "costly-arm", "computing both arms every time would cost more than the branch"
+        )
+
+
+def _check_total(arm: Arm) -> None:
+    """An arm that updates buffers may cost something, but may not fail on some data."""
+    if arm.effects.partial or arm.effects.dynamic or arm.effects.scalar:
+        raise Refused("partial-arm", "an arm may fail on data for which it would not have run")
+    if len(arm.statements) > MOST_OPERATIONS:
         raise Refused(
             "costly-arm", "computing both arms every time would cost more than the branch"
         )
@@ -217,6 +233,11 @@ def _root(result: Result, analysis: Analysis, branch: Branch) -> str | None:
 def _safety(
     branch: Branch, arms: tuple[Straight, Straight], context: Context
 ) -> tuple[Safety, str]:
+    if branch.updates:
+        return (
+            Safety.REVIEW,
+            "both updates of a buffer are computed, and the selected one is stored",
+        )
     sources = [
         tensor_sources([r.node for r in arm.results if r.node is not None], context.analysis)
         | {r.incoming for r in arm.results if r.node is None or r.operator}

@@ -12,6 +12,7 @@ import ast
 from dataclasses import dataclass
 
 from gbfix.analysis.effects import effects
+from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.values import Kind, Value
@@ -162,7 +163,9 @@ def _leaf(test: ast.expr, analysis: Analysis) -> tuple[list[Guard], Predicate | 
     value = analysis.values.get(test)
     if kind is None or value is None:
         return [], None
-    return [], Leaf(test, value, scalar=kind == "scalar")
+    leaf = Leaf(test, value, scalar=kind == "scalar")
+    shapes = same_shapes(test, analysis.values)
+    return ([Guard(shapes, True)] if shapes is not None else []), leaf
 
 
 def _check_unconditional(operand: ast.expr, analysis: Analysis, facts: Facts) -> None:

@@ -385,9 +385,24 @@ class Evaluator:
         else:
             function = self.evaluate(node.func)
         self._learn(node, function)
+        if function.reference == "torch.tensor" and node.args:
+            return self._literal_tensor(node.args[0], "dtype" in keywords)
         if function.reference == "torch.cond" and len(node.args) >= 3:
             return join(self._branch_result(node.args[1]), self._branch_result(node.args[2]))
         return self.call(function, arguments, keywords)
+
+    def _literal_tensor(self, node: ast.expr, cast: bool) -> Value:
+        """`torch.tensor(3.0)` has one element, and the dtype of its Python value unless cast."""
+        content: object = node.value if isinstance(node, ast.Constant) else None
+        made = tensor(unshared=True, zero_dim=content is not None)
+        if cast or content is None:
+            return made
+        return replace(
+            made,
+            boolean=isinstance(content, bool),
+            floating=isinstance(content, float),
+            integer=isinstance(content, int) and not isinstance(content, bool),
+        )
 
     def _learn(self, node: ast.Call, function: Value) -> None:
         """A name that is passed where torch takes nothing but a tensor is a tensor from then on."""

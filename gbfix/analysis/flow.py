@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from gbfix.analysis.calls import item_of
+from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.facts import Facts, settled
-from gbfix.analysis.modes import Mode
+from gbfix.analysis.modes import Mode, when_true
 from gbfix.analysis.project import FunctionInfo, Module, import_bindings
 from gbfix.analysis.torch_table import TENSOR_CLASSES
 from gbfix.analysis.values import (
@@ -137,6 +138,10 @@ class _Flow(Evaluator):
             self.values[test] = self.values.get(test.operand, UNKNOWN)
         else:
             self.evaluate(test)
+            shapes = same_shapes(test, self.values)
+            # Beside a compiled path for equal shapes, the call is left for shapes that differ.
+            if shapes is not None and when_true(shapes, self.compiling) in self.mode.exclusions:
+                self.analysis.eager.add(test)
 
     def _ifexp(self, node: ast.IfExp) -> Value:
         self.condition(node.test, node)

@@ -10,7 +10,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from gbfix.analysis.conditions import Combined, Leaf, Negated, Predicate, Refused
+from gbfix.analysis.conditions import (
+    Combined,
+    Leaf,
+    Negated,
+    Predicate,
+    Refused,
+)
+from gbfix.analysis.equality import compared, same_shapes
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.values import Kind, Value
 from gbfix.codegen.expressions import flat
@@ -43,6 +50,13 @@ class Rendered:
     def operand(self) -> str:
         """The text as an operand of another operator."""
         return self.text if self.bare else f"({self.text})"
+
+
+def single(predicate: Rendered) -> Rendered:
+    """The predicate with the shape `[]`: `torch.where` would broadcast any other in silence."""
+    if predicate.zero_dim:
+        return predicate
+    return Rendered(f"{predicate.operand}.reshape(())", True, predicate.boolean, True)
 
 
 class Renderer:
@@ -155,9 +169,28 @@ class Renderer:
                 if not isinstance(node.args[0], _BARE):
                     text = f"({text})"
                 return Rendered(f"{text}.{node.func.id}()", True, True, True)
+        comparison = self._comparison(node)
+        if comparison is not None:
+            return Rendered(comparison, True, True, True)
         raise Refused(
             "python-scalar", f"`{ast.unparse(node)}` is a Python value read from a tensor earlier"
         )
+
+    def _comparison(self, node: ast.expr) -> str | None:
+        """`torch.equal` (of equal shapes) and `torch.allclose` without reading the answer."""
+        found = compared(node, self.analysis.values)
+        if found is None or not isinstance(node, ast.Call):
+            return None
+        name, a, b = found
+        left, right = flat(self.view, a), flat(self.view, b)
+        if name == "equal":
+            if same_shapes(node, self.analysis.values) is None:
+                return None
+            return f"({left} == {right}).all()"
+        rest = node.args[node.args.index(b) + 1 :]
+        options = [flat(self.view, r) for r in rest]
+        options += [f"{k.arg}={flat(self.view, k.value)}" for k in node.keywords if k.arg]
+        return f"{self.torch}.isclose({', '.join([left, right, *options])}).all()"
 
     def _read(self, node: ast.expr) -> ast.expr | None:
         """The tensor of `t.item()`, `bool(t)`, or `float(t)`; None for anything else."""

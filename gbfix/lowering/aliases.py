@@ -17,6 +17,7 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.values import Kind, Value
+from gbfix.lowering.branch import Branch
 
 
 def shared_root(node: ast.expr, analysis: Analysis, own: frozenset[str]) -> str | None:
@@ -86,7 +87,7 @@ def own_names(statements: Iterable[ast.stmt], analysis: Analysis) -> frozenset[s
 def check_not_changed_later(
     roots: Iterable[str],
     results: Iterable[str],
-    node: ast.stmt,
+    branch: Branch,
     analysis: Analysis,
     facts: Facts,
 ) -> None:
@@ -98,7 +99,7 @@ def check_not_changed_later(
     watched = set(roots) | set(results)
     if not watched:
         return
-    later = [s for s in _statements(analysis.info.node) if _may_follow(s, node, analysis)]
+    later = [s for s in _statements(analysis.info.node) if _may_follow(s, branch, analysis)]
     found = effects(later, analysis, facts)
     for target, _ in found.mutated:
         name = _root_name(target)
@@ -132,9 +133,11 @@ def _statements(function: ast.AST) -> list[ast.stmt]:
     return [n for n in ast.walk(function) if isinstance(n, simple)]
 
 
-def _may_follow(statement: ast.stmt, node: ast.stmt, analysis: Analysis) -> bool:
+def _may_follow(statement: ast.stmt, branch: Branch, analysis: Analysis) -> bool:
     """Whether a statement may run after the branch: later in the text, or in a loop around it."""
-    if node.lineno <= statement.lineno <= (node.end_lineno or node.lineno):
+    node = branch.node
+    last = branch.rest[-1] if branch.rest else node
+    if node.lineno <= statement.lineno <= (last.end_lineno or last.lineno):
         return False
     if statement.lineno > node.lineno:
         return True

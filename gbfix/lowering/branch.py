@@ -8,8 +8,8 @@ about which form that will be.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import Refused, Split, split
 from gbfix.analysis.effects import Effects, effects
@@ -22,6 +22,7 @@ from gbfix.analysis.project import Module
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import UNKNOWN, Kind, Value
 from gbfix.lowering.preparation import split_preparation
+from gbfix.lowering.stores import Store, stores_in
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,13 @@ class Output:
         name: a local name, or the dotted name of an attribute.
         local: the local name that carries it inside an arm.
         call: the `register_buffer` call that sets it, for a buffer.
+        place: how the source reaches it, for a buffer that is updated in place.
     """
 
     name: str
     local: str
     call: ast.Call | None = None
+    place: str = ""
 
     @property
     def is_attribute(self) -> bool:
@@ -55,6 +58,7 @@ class Arm:
     effects: Effects
     truth: bool
     preparation: tuple[ast.stmt, ...] = ()
+    stores: Mapping[ast.stmt, Store] = field(default_factory=dict)
 
     @property
     def returned(self) -> ast.expr | None:
@@ -75,6 +79,7 @@ class Branch:
         outputs: what the arms decide, in source order; empty where they return.
         rest: statements after the `if` that are the other arm of an early return.
         is_elif: the `if` is an `elif` of another.
+        leaves: the function is left after the branch, without a value.
     """
 
     node: ast.If
@@ -84,6 +89,12 @@ class Branch:
     outputs: tuple[Output, ...]
     rest: tuple[ast.stmt, ...]
     is_elif: bool
+    leaves: bool = False
+
+    @property
+    def updates(self) -> bool:
+        """Whether the arms update buffers in place."""
+        return any(o.place for o in self.outputs)
 
 
 def block_of(statement: ast.stmt, module: Module) -> list[ast.stmt]:
@@ -174,14 +185,23 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     parts = split(node.test, analysis, facts)
     body, orelse = list(node.body), list(node.orelse)
     rest: list[ast.stmt] = []
+    leaves = False
     returning = [returns(body), returns(orelse)]
     if any(returning) and not all(returning):
         rest = _rest(node, analysis, is_elif)
-        if returning[0]:
+        leaves = _bare_return(body if returning[0] else orelse) and not _returns_value(rest)
+        if leaves:
+            body, orelse = (
+                ([*body[:-1]], [*orelse, *rest])
+                if returning[0]
+                else ([*body, *rest], [*orelse[:-1]])
+            )
+            returning = [False, False]
+        elif returning[0]:
             orelse = [*orelse, *rest]
         else:
             body = [*body, *rest]
-        if not (returns(body) and returns(orelse)):
+        if not leaves and not (returns(body) and returns(orelse)):
             raise Refused(
                 "none-result", "one way through the function returns a tensor, the other None"
             )
@@ -192,13 +212,21 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
         _arm(body, analysis, facts, True, live),
         _arm(orelse, analysis, facts, False, live),
     )
-    both = all(returning) or bool(rest) or (returns(body) and returns(orelse))
+    both = not leaves and (returns(body) and returns(orelse))
     for arm in arms:
         _check_control(arm)
     outputs = () if both else _outputs(node, arms, analysis, liveness)
     if not both and not outputs:
         _explain_no_outputs(arms)
-    return Branch(node, parts, arms, both, outputs, tuple(rest), is_elif)
+    return Branch(node, parts, arms, both, outputs, tuple(rest), is_elif, leaves)
+
+
+def _bare_return(body: Sequence[ast.stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], ast.Return) and body[-1].value is None
+
+
+def _returns_value(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(n, ast.Return) for s in body for n in walk_scope(s))
 
 
 def _explain_no_outputs(arms: tuple[Arm, Arm]) -> None:
@@ -248,7 +276,11 @@ def _arm(
 ) -> Arm:
     view = compiled_view(body, analysis, facts)
     ready, rest = split_preparation(view, live)
-    return Arm(tuple(rest), effects(rest, analysis, facts), truth, tuple(ready))
+    stores = stores_in(rest, analysis, facts)
+    found = effects(rest, analysis, facts)
+    calls = {step for store in stores.values() for step in store.steps}
+    found.mutated = [(target, node) for target, node in found.mutated if node not in calls]
+    return Arm(tuple(rest), found, truth, tuple(ready), stores)
 
 
 def _check_control(arm: Arm) -> None:
@@ -288,6 +320,9 @@ def _outputs(
     }
     names: dict[str, Output] = {}
     for arm in arms:
+        for store in arm.stores.values():
+            local = store.name.rsplit(".", 1)[1]
+            names.setdefault(store.name, Output(store.name, local, place=store.place))
         for name in arm.effects.stores:
             if name in declared:
                 raise Refused("outer-name-in-arm", f"`{name}` belongs to an outer scope")
@@ -299,7 +334,7 @@ def _outputs(
                 raise Refused("nested-attribute", f"`{name}` is not an attribute of a plain name")
             local = name.rsplit(".", 1)[1]
             known = names.get(name)
-            if known is not None and (known.call is None) != (not calls):
+            if known is not None and ((known.call is None) != (not calls) or known.place):
                 raise Refused("mixed-writes", f"`{name}` is set in two different ways")
             if known is None:
                 names[name] = Output(name, local, calls[0] if calls else None)

@@ -14,7 +14,7 @@ from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat, flatten
-from gbfix.codegen.predicates import Renderer
+from gbfix.codegen.predicates import Renderer, single
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
 from gbfix.lowering.aliases import shared_root, tensor_sources
@@ -59,8 +59,7 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
     predicate = Renderer(context.view, analysis, torch).render(parts.predicate)
     a, b = flat(context.view, node.body), flat(context.view, node.orelse)
     if form == "where":
-        if not predicate.zero_dim:
-            raise Refused("predicate-shape", "the test is not proven to be a single element")
+        predicate = single(predicate)
         condition = predicate.text if predicate.boolean else f"{predicate.operand} != 0"
         arguments = [condition, a, b]
     else:

@@ -19,6 +19,7 @@ from gbfix.codegen.predicates import Rendered
 from gbfix.fixes import Context
 from gbfix.lowering.branch import Arm, Branch, Output
 from gbfix.lowering.results import Result, Straight
+from gbfix.lowering.stores import value_text
 
 CONTIGUOUS = "contiguous"
 """A copy that must also be contiguous, in the place of a plain True."""
@@ -46,6 +47,8 @@ class Writer:
 
     def expression(self, result: Result) -> tuple[str, bool]:
         """A result as text, and whether it binds more tightly than any operator."""
+        if result.store is not None:
+            return value_text(result.store, self.context.view, self.torch), True
         if result.node is None:
             return self.substitute(result.incoming), True
         text = self.substitute(flat(self.context.view, result.node))
@@ -74,12 +77,15 @@ class Writer:
         names: list[str] = []
         stores: list[str] = []
         for output in self.branch.outputs:
-            if output.call is None:
+            if output.call is None and not output.place:
                 names.append(output.name)
                 continue
             local = self.context.names.take(output.local)
             names.append(local)
-            stores.append(self._register(output, local))
+            if output.place:
+                stores.append(f"{output.place}.copy_({local})")
+            else:
+                stores.append(self._register(output, local))
         return names, stores
 
     def _register(self, output: Output, local: str) -> str:
@@ -122,6 +128,8 @@ class Writer:
             lines += [f"{n} = {c}" for n, c in zip(names, calls, strict=True)]
         else:
             lines.append(f"{', '.join(names)} = {', '.join(calls)}")
+        if self.branch.leaves:
+            stores.append("return")
         return "\n".join([*(line for line in lines if line), *stores])
 
     def _crossed(self, pairs: Sequence[tuple[Result, Result]]) -> bool:

@@ -46,7 +46,7 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
     text = f"{head}\n{blank}{layout.indent(body, context.unit)}\n"
     at = view.start(node)
     block = layout.indent(text, indent).removeprefix(indent)
-    join = "" if branch.is_elif or branch.returns else "el"
+    join = "" if branch.is_elif or branch.returns or branch.leaves else "el"
     return (Edit(at, at, f"{block}{indent}{join}"), *_without_inner(branch, context))
 
 

@@ -18,6 +18,7 @@ from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import reads
 from gbfix.analysis.values import Kind, Value
 from gbfix.lowering.branch import Arm, Branch, Output, check_tensor
+from gbfix.lowering.stores import Store
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
@@ -33,12 +34,14 @@ class Result:
     Attributes:
         node: the expression; None for an output that the arm leaves alone.
         incoming: the name or attribute as it stands before the branch, where `node` is None.
-        operator, operand: for an augmented assignment, `incoming operator operand`.
+        operator: for an augmented assignment, `incoming operator node`.
+        store: for a buffer that is updated in place, the update.
     """
 
     node: ast.expr | None
     incoming: str = ""
     operator: str = ""
+    store: Store | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,12 @@ def straighten(arm: Arm, branch: Branch, analysis: Analysis) -> Straight | None:
     prelude: list[ast.stmt] = []
     outputs = {o.name: o for o in branch.outputs}
     for statement in arm.statements:
-        writes = _writes(statement, outputs)
+        store = arm.stores.get(statement)
+        writes = (
+            [(store.name, Result(None, store.name, store=store))]
+            if store is not None
+            else _writes(statement, outputs)
+        )
         if writes is None:
             return None
         if reads(statement) & {n for n in assigned if "." not in n} or _reads_attributes(

@@ -1,0 +1,46 @@
+"""`torch.equal` and `torch.allclose` as questions to tensors instead of Python booleans.
+
+`torch.equal(a, b)` of tensors of one shape is `(a == b).all()`; `torch.allclose` is `torch.isclose`
+and `all`. Knows these functions and the values of their operands, nothing of what asks them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from gbfix.analysis.values import Value
+
+
+def compared(
+    test: ast.expr, values: Mapping[ast.AST, Value]
+) -> tuple[str, ast.expr, ast.expr] | None:
+    """`equal` or `allclose` and its two tensors, for a call of one of them."""
+    if not isinstance(test, ast.Call) or not test.args:
+        return None
+    value = values.get(test.func)
+    name = value.reference if value is not None and value.reference else ""
+    operands = list(test.args)
+    if isinstance(test.func, ast.Attribute) and not name.startswith("torch."):
+        receiver = values.get(test.func.value)
+        if receiver is None or not receiver.tensor:
+            return None
+        name, operands = f"torch.{test.func.attr}", [test.func.value, *operands]
+    if name not in {"torch.equal", "torch.allclose"} or len(operands) < 2:
+        return None
+    a, b = operands[:2]
+    if all((v := values.get(o)) is not None and v.tensor for o in (a, b)):
+        return name.removeprefix("torch."), a, b
+    return None
+
+
+def same_shapes(test: ast.expr, values: Mapping[ast.AST, Value]) -> ast.expr | None:
+    """`a.shape == b.shape`, under which `torch.equal(a, b)` is an elementwise question."""
+    found = compared(test, values)
+    if found is None or found[0] != "equal":
+        return None
+    _, a, b = found
+    if not all(isinstance(n, (ast.Name, ast.Attribute)) for n in (a, b)):
+        return None
+    left, right = (ast.Attribute(n, "shape", ast.Load()) for n in (a, b))
+    return ast.Compare(left, [ast.Eq()], [right])
