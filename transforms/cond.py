@@ -159,7 +159,7 @@ def _straight(
                 roots.append(root)
         clones.append(row)
     names = [o.name for o in branch.outputs]
-    check_not_changed_later(roots, names if roots else [], branch, analysis, context.facts)
+    check_not_changed_later(roots, names if roots else [], branch.place, analysis, context.facts)
     sources = [
         tensor_sources([r.node for r in arm.results if r.node is not None], analysis)
         | {r.incoming for r in arm.results if r.node is None or r.operator}
@@ -244,7 +244,7 @@ def _functions(
     pairs = list(zip(values[0], values[1], strict=True))
     check_types(pairs)
     names = [o.name for o in branch.outputs]
-    check_not_changed_later(roots, names if roots else [], branch, analysis, context.facts)
+    check_not_changed_later(roots, names if roots else [], branch.place, analysis, context.facts)
     carried = _carried(branch, context)
     sources = [tensor_sources(a.statements, analysis) for a in branch.arms]
     safety, reason = _safety(pairs, sources, roots, branch)

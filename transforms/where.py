@@ -94,7 +94,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
             _check_alike(a, b)
     roots = _roots(branch, pair, analysis)
     check_not_changed_later(
-        roots, [o.name for o in branch.outputs], branch, analysis, context.facts
+        roots, [o.name for o in branch.outputs], branch.place, analysis, context.facts
     )
     torch = context.torch(site.statement)
     predicate = Renderer(context.view, analysis, torch).render(branch.split.predicate)

@@ -256,6 +256,12 @@ class _Collector(ast.NodeVisitor):
             found.partial.append(node)
         if last in {"backward", "register_hook", "requires_grad", "retain_grad", "share_memory"}:
             found.unknown.append(ast.unparse(node.func))
+        if any(
+            k.arg == "inplace"
+            and not (isinstance(k.value, ast.Constant) and k.value.value is False)
+            for k in node.keywords
+        ):
+            found.mutated.append((node.args[0] if node.args else node, node))
         if any(k.arg == "out" for k in node.keywords):
             found.mutated.append((next(k.value for k in node.keywords if k.arg == "out"), node))
 
@@ -269,11 +275,15 @@ class _Collector(ast.NodeVisitor):
         if function.kinds & (Kind.MODULE | Kind.OBJECT):
             if name == "torch.nn.Sequential" and function.elements is not None:
                 for layer in function.elements:
+                    if layer.changes_input and node.args:
+                        found.mutated.append((node.args[0], node))
                     if layer.reference is not None:
                         self._instance(node, layer.reference)
                     else:
                         found.unknown.append(ast.unparse(node.func))
                 return
+            if function.changes_input and node.args:
+                found.mutated.append((node.args[0], node))
             self._instance(node, name)
             return
         if name.startswith("builtins."):
@@ -292,6 +302,9 @@ class _Collector(ast.NodeVisitor):
             if operation.mutates and node.args:
                 found.mutated.append((node.args[0], node))
             self._operation(node, operation, len(node.args))
+            return
+        if name.startswith("torch.distributed.") and node.args:
+            found.mutated.append((node.args[0], node))
             return
         if name in _PURE_TORCH or name.startswith(_PURE_PREFIXES):
             return
@@ -341,7 +354,15 @@ class _Collector(ast.NodeVisitor):
         found.unknown.extend(f"{info.node.name}: {text}" for text in inner.unknown)
         if inner.attributes:
             found.unknown.append(f"{info.node.name} (sets {', '.join(inner.attributes)})")
-        outside = [t for t, _ in inner.mutated if not _local(t, info)]
+        outside: list[ast.expr] = []
+        for target, _ in inner.mutated:
+            if _local(target, info):
+                continue
+            argument = _argument_for(target, info, node)
+            if argument is not None:
+                found.mutated.append((argument, node))
+            else:
+                outside.append(target)
         if outside:
             found.unknown.append(
                 f"{info.node.name} (changes {', '.join(ast.unparse(t) for t in outside)})"
@@ -353,6 +374,24 @@ class _Collector(ast.NodeVisitor):
         if any(isinstance(c, ast.Raise) for c in inner.control):
             found.partial.append(node)
         found.conditions.extend(inner.conditions)
+
+
+def _argument_for(target: ast.expr, info: FunctionInfo, node: ast.Call) -> ast.expr | None:
+    """The argument that a call passes for the parameter which the function changes."""
+    while isinstance(target, (ast.Subscript, ast.Attribute)):
+        target = target.value
+    if not isinstance(target, ast.Name):
+        return None
+    for keyword in node.keywords:
+        if keyword.arg == target.id:
+            return keyword.value
+    names = [a.arg for a in [*info.node.args.posonlyargs, *info.node.args.args]]
+    if target.id not in names:
+        return None
+    at = names.index(target.id) - (1 if info.owner is not None else 0)
+    if at < 0 or any(isinstance(a, ast.Starred) for a in node.args):
+        return None
+    return node.args[at] if at < len(node.args) else None
 
 
 def _local(target: ast.expr, info: FunctionInfo) -> bool:

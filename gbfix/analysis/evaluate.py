@@ -38,6 +38,10 @@ _STATIC_ATTRIBUTES = frozenset(
     "shape dtype device ndim layout names requires_grad is_cuda is_cpu is_sparse is_leaf "
     "itemsize is_quantized is_meta is_mps is_nested grad_fn".split()
 )
+_IN_PLACE_LAYERS = frozenset(
+    "ReLU ReLU6 SELU CELU ELU SiLU Mish Hardswish Hardsigmoid Hardtanh LeakyReLU RReLU Threshold "
+    "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout".split()
+)
 _DATA = Kind.TENSOR | Kind.SCALAR | Kind.MAYBE
 
 
@@ -49,6 +53,21 @@ def dotted(node: ast.AST) -> str | None:
         base = dotted(node.value)
         return f"{base}.{node.attr}" if base else None
     return None
+
+
+def _works_in_place(node: ast.Call, reference: str) -> bool:
+    """Whether a layer is made to change its input: `nn.ReLU(inplace=True)`, `nn.ReLU(True)`."""
+    if not reference.startswith("torch.nn."):
+        return False
+    if any(k.arg == "inplace" and not _is_false(k.value) for k in node.keywords):
+        return True
+    return reference.rsplit(".", 1)[-1] in _IN_PLACE_LAYERS and any(
+        isinstance(a, ast.Constant) and a.value is True for a in node.args
+    )
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -389,7 +408,10 @@ class Evaluator:
             return self._literal_tensor(node.args[0], "dtype" in keywords)
         if function.reference == "torch.cond" and len(node.args) >= 3:
             return join(self._branch_result(node.args[1]), self._branch_result(node.args[2]))
-        return self.call(function, arguments, keywords)
+        made = self.call(function, arguments, keywords)
+        if made.kinds == Kind.MODULE and _works_in_place(node, made.reference or ""):
+            return replace(made, changes_input=True)
+        return made
 
     def _literal_tensor(self, node: ast.expr, cast: bool) -> Value:
         """`torch.tensor(3.0)` has one element, and the dtype of its Python value unless cast."""

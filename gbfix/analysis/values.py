@@ -46,6 +46,7 @@ class Value:
         integer: a tensor of an integer dtype.
         zero_dim: a tensor of shape `[]`.
         unshared: a tensor whose storage nothing older can reach.
+        changes_input: a layer made with `inplace=True`.
         turned: a tensor that was transposed, so that it may not be contiguous.
         shape, dtype: value numbers.
         reference: qualified name of a function, class or namespace, or of an instance's class.
@@ -61,6 +62,7 @@ class Value:
     zero_dim: bool = False
     unshared: bool = False
     turned: bool = False
+    changes_input: bool = False
     shape: int = field(default_factory=fresh_number, compare=False)
     dtype: int = field(default_factory=fresh_number, compare=False)
     reference: str | None = None
@@ -154,6 +156,7 @@ def join(a: Value, b: Value) -> Value:
         zero_dim=a.zero_dim and b.zero_dim,
         unshared=a.unshared and b.unshared,
         turned=a.turned or b.turned,
+        changes_input=a.changes_input or b.changes_input,
         shape=a.shape if a.shape == b.shape else fresh_number(),
         dtype=a.dtype if a.dtype == b.dtype else fresh_number(),
         reference=a.reference if a.reference == b.reference else None,

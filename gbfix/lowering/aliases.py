@@ -17,7 +17,6 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.values import Kind, Value
-from gbfix.lowering.branch import Branch
 
 
 def shared_root(node: ast.expr, analysis: Analysis, own: frozenset[str]) -> str | None:
@@ -87,11 +86,13 @@ def own_names(statements: Iterable[ast.stmt], analysis: Analysis) -> frozenset[s
 def check_not_changed_later(
     roots: Iterable[str],
     results: Iterable[str],
-    branch: Branch,
+    place: tuple[ast.stmt, ast.stmt],
     analysis: Analysis,
     facts: Facts,
 ) -> None:
     """Refuse if something whose sharing a copy would end is changed in place after the branch.
+
+    `place` holds the first and the last statement that the branch takes up.
 
     Raises:
         Refused: naming what is changed.
@@ -99,7 +100,7 @@ def check_not_changed_later(
     watched = set(roots) | set(results)
     if not watched:
         return
-    later = [s for s in _statements(analysis.info.node) if _may_follow(s, branch, analysis)]
+    later = [s for s in _statements(analysis.info.node) if _may_follow(s, place, analysis)]
     found = effects(later, analysis, facts)
     for target, _ in found.mutated:
         name = _root_name(target)
@@ -133,10 +134,9 @@ def _statements(function: ast.AST) -> list[ast.stmt]:
     return [n for n in ast.walk(function) if isinstance(n, simple)]
 
 
-def _may_follow(statement: ast.stmt, branch: Branch, analysis: Analysis) -> bool:
+def _may_follow(statement: ast.stmt, place: tuple[ast.stmt, ast.stmt], analysis: Analysis) -> bool:
     """Whether a statement may run after the branch: later in the text, or in a loop around it."""
-    node = branch.node
-    last = branch.rest[-1] if branch.rest else node
+    node, last = place
     if node.lineno <= statement.lineno <= (last.end_lineno or last.lineno):
         return False
     if statement.lineno > node.lineno:

@@ -92,6 +92,11 @@ class Branch:
     leaves: bool = False
 
     @property
+    def place(self) -> tuple[ast.stmt, ast.stmt]:
+        """The first and the last statement that the branch takes up."""
+        return self.node, self.rest[-1] if self.rest else self.node
+
+    @property
     def updates(self) -> bool:
         """Whether the arms update buffers in place."""
         return any(o.place for o in self.outputs)
@@ -215,6 +220,10 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     both = not leaves and (returns(body) and returns(orelse))
     for arm in arms:
         _check_control(arm)
+    if both:
+        for arm in arms:
+            for name in (*arm.effects.attributes, *(s.name for s in arm.stores.values())):
+                raise Refused("sets-and-returns", f"an arm sets `{name}` and returns as well")
     outputs = () if both else _outputs(node, arms, analysis, liveness)
     if not both and not outputs:
         _explain_no_outputs(arms)

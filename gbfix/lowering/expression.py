@@ -17,7 +17,7 @@ from gbfix.codegen.expressions import flat, flatten
 from gbfix.codegen.predicates import Renderer, single
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
-from gbfix.lowering.aliases import shared_root, tensor_sources
+from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
 from gbfix.lowering.branch import check_tensor
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.placement import around, width_for
@@ -55,6 +55,7 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
         if any(data_kind(leaf, analysis) for c in found.conditions for leaf in leaves(c.test)):
             raise Refused("break-in-arm", f"`{ast.unparse(value)}` has a graph break of its own")
     check(node.body, node.orelse)
+    _check_copies(node, statement, context)
     torch = context.torch(statement)
     predicate = Renderer(context.view, analysis, torch).render(parts.predicate)
     a, b = flat(context.view, node.body), flat(context.view, node.orelse)
@@ -84,6 +85,24 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
             return Fix(form, safety, reason, (Edit(start, end, text),), context.needs_torch)
     edits = around(statement, body, torch, parts.guards, context)
     return Fix(form, safety, reason, edits, context.needs_torch)
+
+
+def _check_copies(node: ast.IfExp, statement: ast.stmt, context: Context) -> None:
+    """A value that is handed on as a copy may not be changed in place, here or later."""
+    analysis, facts = context.analysis, context.facts
+    roots = [r for n in (node.body, node.orelse)
+             if (r := shared_root(n, analysis, frozenset())) is not None]  # fmt: skip
+    if not roots:
+        return
+    here = effects([statement], analysis, facts)
+    if here.mutated or (here.unknown and getattr(statement, "value", None) is not node):
+        raise Refused("alias-then-mutate", "the statement may change what it is given in place")
+    results = [
+        n.id
+        for n in ast.walk(statement)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    ]
+    check_not_changed_later(roots, results, (statement, statement), analysis, facts)
 
 
 def _cloned(node: ast.expr, text: str, context: Context) -> str:
