@@ -13,6 +13,7 @@ The keys of `case.toml`:
 - `exceptions = "review"`: compiled exceptions may differ in type and message, not in being raised.
 - `gradients = "review"`: a gradient that was None may be zeros when compiled, and a result that
   did not require one may require it.
+- `new_state = ["name"]`: attributes that the rewritten module has and the original has not.
 - `effects = "review"`: what the compiled code prints, logs and warns may be dropped.
 - `[settings]`: fields of `gbfix.settings.Settings`.
 - `[[finding]]`: `line`, `code`, and either `applied` or `refusals`; all findings, in order.
@@ -67,6 +68,7 @@ class FixtureCase:
     exceptions: str = "same"
     gradients: str = "same"
     effects: str = "same"
+    new_state: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     findings: tuple[Expected, ...] | None = None
 
@@ -78,6 +80,7 @@ class FixtureCase:
         return cls(
             folder=folder,
             inputs=tuple(table.pop("inputs")),
+            new_state=tuple(table.pop("new_state", ())),
             findings=None
             if findings is None
             else tuple(

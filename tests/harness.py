@@ -445,12 +445,18 @@ def differences(mine: Any, theirs: Any, where: str, exact: bool) -> Iterator[str
         yield f"{where}: {mine} against {theirs}"
 
 
-def eager_differences(before: Run, after: Run) -> list[str]:
+def _is_new_state(text: str, names: tuple[str, ...]) -> bool:
+    """Whether a difference is an attribute that the rewrite may add."""
+    return any(text.endswith(f"state.self.{name}: only after") for name in names)
+
+
+def eager_differences(before: Run, after: Run, new_state: tuple[str, ...] = ()) -> list[str]:
     """Everything in which an eager run differs from another; nothing may."""
     return [
         text
         for index, (mine, theirs) in enumerate(zip(before.calls, after.calls, strict=True))
         for text in differences(vars(mine), vars(theirs), f"call {index}", exact=True)
+        if not _is_new_state(text, new_state)
     ]
 
 
@@ -468,7 +474,9 @@ def compiled_differences(case: FixtureCase, eager: Run, compiled: Run) -> list[s
             for text in differences(*pair, f"{where} {part}", exact=False):
                 # A result of `cond` or `where` requires a gradient if either arm's does.
                 gained = text.endswith("requires_grad False against True")
-                if not (gained and part == "result" and case.gradients == "review"):
+                if gained and part == "result" and case.gradients == "review":
+                    continue
+                if not _is_new_state(text, case.new_state):
                     found.append(text)
         if mine.raised or "error" in mine.gradients:
             continue

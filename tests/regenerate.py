@@ -79,7 +79,9 @@ def _complaints(case: FixtureCase) -> list[str]:
     for gradients in (False, True):
         before = harness.run_eager(case, case.before, gradients)
         after = harness.run_eager(case, case.after, gradients)
-        found += ["eager " + text for text in harness.eager_differences(before, after)]
+        found += [
+            "eager " + text for text in harness.eager_differences(before, after, case.new_state)
+        ]
         compiled = harness.run_compiled(case, case.after, gradients)
         found += harness.compiled_differences(case, before, compiled)
         if gradients:

@@ -20,24 +20,37 @@ def assertion_message(
         name = ast.unparse(node.func).rsplit(".", 1)[-1]
         if not node.args:
             return _quoted(name, '"')
-        return _literal(node.args[0], view, name)
+        return _literal(node.args[0], view, analysis, name)
     if node is None:
         return _quoted(f"assertion failed: {ast.unparse(test)}" if test else "check failed", '"')
     if test is None:
         return _quoted(ast.unparse(node), '"')
-    return _literal(node, view, "assertion failed")
+    return _literal(node, view, analysis, "assertion failed")
 
 
-def _literal(node: ast.expr, view: View, otherwise: str) -> str:
+def _literal(node: ast.expr, view: View, analysis: Analysis, otherwise: str) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = view.text(node)
         if "\n" not in text:
             return text
         return _quoted(node.value, '"')
+    if isinstance(node, ast.Name) and _is_constant(node.id, analysis):
+        return node.id
     parts = _parts(node)
     if parts is None:
         return _quoted(f"{otherwise}: {ast.unparse(node)}", '"')
     return _quoted(parts, '"')
+
+
+def _is_constant(name: str, analysis: Analysis) -> bool:
+    """Whether a name is a string constant of the module."""
+    bound = analysis.info.module.bindings.get(name, [])
+    return (
+        name not in analysis.before.get(analysis.info.node.body[0], {})
+        and len(bound) == 1
+        and isinstance(bound[0], ast.Constant)
+        and isinstance(bound[0].value, str)
+    )
 
 
 def _parts(node: ast.expr) -> str | None:
