@@ -1,0 +1,108 @@
+"""Switches of the compiler that make two runs comparable.
+
+Which backend is used, what `torch.compile` inside the user's file does, and which settings hold
+while code is measured. The module knows nothing of what is run or how it is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+
+BACKENDS = ("eager", "aot_eager", "inductor")
+
+
+def reset() -> None:
+    """Forget all compiled code. `torch._dynamo.reset`: seen on torch 2.13."""
+    torch._dynamo.reset()  # type: ignore[no-untyped-call,unused-ignore]
+
+
+def lookup(backend: str) -> Callable[..., Any]:
+    """A backend by its name. `backends.registry.lookup_backend`: seen on torch 2.13."""
+    from torch._dynamo.backends.registry import lookup_backend
+
+    found: Callable[..., Any] = lookup_backend(backend)
+    return found
+
+
+def default_backend() -> str:
+    """Inductor where its compiler is found (a C++ compiler; Triton brings its own), else aot_eager."""
+    return "inductor" if any(map(shutil.which, ("g++", "clang++", "c++"))) else "aot_eager"
+
+
+def compiler_folder() -> str:
+    """The folder of Dynamo's own files, to tell its warnings from the user's. Torch 2.13."""
+    import torch._dynamo
+
+    return torch._dynamo.__path__[0]
+
+
+def is_compiled(target: object) -> bool:
+    """Whether calling an object runs code that `torch.compile` has already wrapped.
+
+    `OptimizedModule`, `_torchdynamo_orig_callable` and `_compiled_call_impl`: seen on torch 2.13.
+    """
+    from torch._dynamo.eval_frame import OptimizedModule
+
+    return (
+        isinstance(target, OptimizedModule)
+        or hasattr(target, "_torchdynamo_orig_callable")
+        or getattr(target, "_compiled_call_impl", None) is not None
+    )
+
+
+def original_module(target: object) -> object:
+    """The module inside an `OptimizedModule`, or the object itself. Seen on torch 2.13."""
+    return getattr(target, "_orig_mod", target)
+
+
+@contextlib.contextmanager
+def never_compile() -> Iterator[None]:
+    """Make `torch.compile` give back what it is given.
+
+    The stance `force_eager` would do, but it also stops `torch.cond` from compiling its arms, and
+    then gradients through it fail (seen on torch 2.13).
+    """
+
+    def compile(model: Any = None, **_: Any) -> Any:
+        return model if model is not None else lambda function: function
+
+    with mock.patch.object(torch, "compile", compile):
+        yield
+
+
+@contextlib.contextmanager
+def compile_with(
+    backend: Callable[..., Any], *, fullgraph: bool, dynamic: bool | None
+) -> Iterator[None]:
+    """Make every `torch.compile`, the user's own included, use one configuration."""
+    original = torch.compile
+
+    def compile(model: Any = None, **options: Any) -> Any:
+        shapes = options.get("dynamic", dynamic)
+        return original(model, backend=backend, fullgraph=fullgraph, dynamic=shapes)
+
+    with mock.patch.object(torch, "compile", compile):
+        yield
+
+
+@contextlib.contextmanager
+def comparable(*, emulate_precision_casts: bool = False) -> Iterator[None]:
+    """Settings of Inductor under which a compiled run may be held against an eager one.
+
+    `fallback_random` draws the numbers that eager draws; one compile thread starts no pool of
+    processes, which a short-lived worker would wait for. Seen on torch 2.13.
+    """
+    import torch._inductor.config as inductor
+
+    with inductor.patch(
+        fallback_random=True,
+        compile_threads=1,
+        emulate_precision_casts=emulate_precision_casts,
+    ):
+        yield

@@ -1,0 +1,111 @@
+"""What `gbfix.dynamo.capture` sees of a compiled call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from gbfix.dynamo.capture import Arguments, capture, is_compile_error, recording
+
+X: Arguments = ((torch.ones(3),), {})
+
+
+def branch(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    if y.sum() > 0:
+        return y + 1
+    return y - 1
+
+
+def helper(x: torch.Tensor) -> torch.Tensor:
+    print("sum", x.sum())
+    return x + 1
+
+
+def caller(x: torch.Tensor) -> torch.Tensor:
+    return helper(x * 2) * 3
+
+
+def loop(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(2):
+        if x.sum() > 0:
+            x = x - 1
+    return x
+
+
+def one_graph(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda: x + 1, lambda: x - 1)
+
+
+def line_of(function: Callable[..., object], text: str) -> int:
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+def test_branch_is_named_by_place_and_registry_entry() -> None:
+    found = capture(branch, [X])
+    assert found.sites == ((__file__, line_of(branch, "if y.sum()")),)
+    assert found.breaks[0].registry == "GB0170"
+    assert "Data-dependent branching" in found.breaks[0].reason
+    assert found.graphs == 2
+    assert found.fullgraph is False
+    assert found.fullgraph_error
+
+
+def test_break_in_a_helper_is_one_site_and_more_fragments(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = capture(caller, [X])
+    assert found.sites == ((__file__, line_of(helper, "print(")),)
+    assert len(found.breaks) >= 2
+    assert found.graphs >= 2
+
+
+def test_break_in_a_loop_skips_the_frame() -> None:
+    found = capture(loop, [X])
+    assert found.breaks[0].kind == "skips the frame"
+    assert found.sites == ((__file__, line_of(loop, "if x.sum()")),)
+    assert found.graphs == 0
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_cond_is_one_graph(backend: str) -> None:
+    found = capture(one_graph, [X], backend=backend)
+    assert found.whole
+    assert (found.graphs, found.fullgraph, found.recompiles) == (1, True, 0)
+    assert found.operators >= 3
+
+
+def test_recompiles_are_counted_over_calls() -> None:
+    calls: list[Arguments] = [((torch.ones(n),), {}) for n in (2, 3, 4, 2)]
+    assert capture(one_graph, calls, dynamic=False).recompiles == 2
+    assert capture(one_graph, calls).recompiles == 1
+
+
+def test_exception_of_the_function_is_passed_on() -> None:
+    def fails(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError(f"wrong shape {x.shape}")
+
+    with pytest.raises(ValueError, match="wrong shape"):
+        capture(fails, [X])
+
+
+def test_recording_redirects_a_decorator() -> None:
+    with recording() as recorder:
+
+        @torch.compile(mode="reduce-overhead")
+        def function(x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+        function(torch.ones(2))
+    assert recorder.capture().graphs == 1
+
+
+def test_compile_error_is_told_from_an_error_of_the_code() -> None:
+    with recording(fullgraph=True), pytest.raises(Exception) as caught:
+        torch.compile(branch)(torch.ones(3))
+    assert is_compile_error(caught.value)
+    assert not is_compile_error(ValueError("x"))
