@@ -43,6 +43,7 @@ from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.placement import around, width_for
+from gbfix.lowering.views import is_elif
 from gbfix.settings import CheckStyle
 from gbfix.source.text import Edit
 
@@ -103,23 +104,18 @@ def _beside(node: ast.If, parts: Split, body: str, torch: str, context: Context)
     from gbfix.codegen.guards import operands
 
     view = context.view
-    parent = context.info.module.parents[node]
-    is_elif = (
-        isinstance(parent, ast.If)
-        and node in parent.orelse
-        and (parent.col_offset == node.col_offset)
-    )
+    chained = is_elif(node, context.info.module)
     if not view.starts_line(node):
         raise Refused("unusual-place", "the `if` does not start its line")
     indent = view.indent(node)
     width = max(context.settings.line_length - len(indent.expandtabs(4)), 40)
     head = layout.header(
-        "elif" if is_elif else "if", operands(view, torch, parts.guards), width=width,
+        "elif" if chained else "if", operands(view, torch, parts.guards), width=width,
         unit=context.unit,
     )  # fmt: skip
     text = layout.indent(f"{head}\n{layout.indent(body, context.unit)}\n", indent)
     at = view.start(node)
-    join = "" if is_elif else "el"
+    join = "" if chained else "el"
     edit = Edit(at, at, f"{text.removeprefix(indent)}{indent}{join}")
     return Fix("check", Safety.REVIEW, _RAISES, (edit,), context.needs_torch)
 
@@ -127,12 +123,7 @@ def _beside(node: ast.If, parts: Split, body: str, torch: str, context: Context)
 def _with_else(node: ast.If, parts: Split, fine: Rendered, torch: str, context: Context) -> Fix:
     """An `if` with other arms: the check goes before it, and the test is skipped when compiled."""
     view = context.view
-    parent = context.info.module.parents[node]
-    if (
-        isinstance(parent, ast.If)
-        and node in parent.orelse
-        and parent.col_offset == node.col_offset
-    ):
+    if is_elif(node, context.info.module):
         raise Refused("elif-with-else", "an `elif` that raises has further arms")
     from gbfix.codegen.guards import operands
 

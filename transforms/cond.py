@@ -39,33 +39,28 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import Value
 from gbfix.codegen.blocks import Changes
-from gbfix.codegen.expressions import flat
 from gbfix.codegen.predicates import Rendered, Renderer
 from gbfix.diagnoses import TENSOR_BRANCH, TENSOR_LOOP
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.aliases import (
     check_not_changed_later,
-    own_names,
     shared_root,
     tensor_sources,
-    without_gradient,
 )
 from gbfix.lowering.branch import (
     Arm,
     Branch,
-    check_tensor,
     find_branch,
-    value_after,
-    walk_scope,
 )
 from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
+from gbfix.lowering.functions import carried_names, function_body, is_detached_state
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects
 from gbfix.lowering.inputs import check_in_place
 from gbfix.lowering.layouts import check_layouts, check_types
 from gbfix.lowering.placement import beside, replacing, width_for
-from gbfix.lowering.results import Result, Straight, before, check_results, straighten
+from gbfix.lowering.results import Result, Straight, check_results, straighten
 
 LONGEST_COPY = 30
 
@@ -167,7 +162,7 @@ def _straight(
     ]
     safety, reason = _safety(values, sources, roots, branch)
 
-    tail = ".detach()" if _is_detached_state(branch, arms, context) else ""
+    tail = ".detach()" if is_detached_state(branch, arms, context) else ""
 
     def write(nested: bool) -> str:
         return _writer(branch, operands, torch, context, nested=nested).cond(
@@ -175,30 +170,6 @@ def _straight(
         )
 
     return _place(branch, write, torch, context, safety, reason)
-
-
-def _is_detached_state(branch: Branch, arms: tuple[Straight, Straight], context: Context) -> bool:
-    """Whether the branch decides one attribute that takes no part in the gradient.
-
-    `torch.cond` gives results that require a gradient if anything it reads does; kept in a module
-    they would hold on to the graph.
-    """
-    if len(branch.outputs) != 1 or not branch.outputs[0].is_attribute:
-        return False
-    for arm in arms:
-        (result,) = arm.results
-        node = result.node
-        if node is None:
-            name = result.incoming
-            owner = context.analysis.before[branch.node].get(name.split(".")[0])
-            cls = context.facts.project.class_info(owner.reference) if owner else None
-            if cls is None or not context.facts.registered(
-                cls, name.rsplit(".", 1)[-1], parameters=False
-            ):
-                return False
-        elif not without_gradient(node, context.analysis, context.facts):
-            return False
-    return True
 
 
 def _root(result: Result, branch: Branch, context: Context) -> str | None:
@@ -234,7 +205,7 @@ def _functions(
         )
     bodies, returned, values, roots = [], [], [], []
     for arm in branch.arms:
-        body, text, results, shared = _body(arm, branch, context)
+        body, text, results, shared = function_body(arm, branch, context)
         bodies.append(body)
         returned.append(text)
         values.append(results)
@@ -245,7 +216,7 @@ def _functions(
     check_types(pairs)
     names = [o.name for o in branch.outputs]
     check_not_changed_later(roots, names if roots else [], branch.place, analysis, context.facts)
-    carried = _carried(branch, context)
+    carried = carried_names(branch, context)
     sources = [tensor_sources(a.statements, analysis) for a in branch.arms]
     safety, reason = _safety(pairs, sources, roots, branch)
     attributes = {o.name: o.local for o in branch.outputs if o.is_attribute}
@@ -268,107 +239,6 @@ def _functions(
         )
 
     return _place(branch, write, torch, context, safety, reason)
-
-
-def _body(
-    arm: Arm, branch: Branch, context: Context
-) -> tuple[list[ast.stmt], list[str], list[Value], list[str]]:
-    """Statements of an arm, the texts and values of what it returns, and shared roots."""
-    analysis = context.analysis
-    own = own_names(arm.statements, analysis)
-    roots: list[str] = []
-    if branch.returns:
-        end = arm.statements[-1]
-        nested = [n for s in arm.statements for n in walk_scope(s) if isinstance(n, ast.Return)]
-        if not isinstance(end, ast.Return) or end.value is None or len(nested) != 1:
-            raise Refused("several-returns", "an arm returns in more than one place")
-        elements = end.value.elts if isinstance(end.value, ast.Tuple) else [end.value]
-        texts, values = [], []
-        for element in elements:
-            check_tensor(analysis.values[element], "what the function returns")
-            values.append(analysis.values[element])
-            texts.append(_maybe_cloned(element, own, roots, context))
-        return list(arm.statements[:-1]), texts, values, roots
-    texts, values = [], []
-    for output in branch.outputs:
-        bound = output.name in arm.effects.stores or output.name in arm.effects.attributes
-        if bound:
-            value = value_after(output.name, branch, arm.truth, analysis)
-        else:
-            incoming = before(output.name, branch, analysis)
-            if incoming is None:
-                raise Refused(
-                    "undefined-after-if",
-                    f"`{output.name}` has no value yet where an arm leaves it alone",
-                )
-            value = incoming
-        check_tensor(value, f"`{output.name}`")
-        values.append(value)
-        shared = not bound or (output.name not in own and not value.unshared)
-        if shared:
-            texts.append(f"{output.local}.clone()")
-            if not bound and not value.unshared:
-                roots.append(output.name)
-        else:
-            texts.append(output.local)
-    statements = list(arm.statements)
-    last = statements[-1] if statements else None
-    if (
-        len(branch.outputs) == 1
-        and texts == [branch.outputs[0].name]
-        and isinstance(last, ast.Assign)
-        and len(last.targets) == 1
-        and ast.unparse(last.targets[0]) == texts[0]
-    ):
-        return statements[:-1], [flat(context.view, last.value)], values, roots
-    return statements, texts, values, roots
-
-
-def _maybe_cloned(node: ast.expr, own: frozenset[str], roots: list[str], context: Context) -> str:
-    text = flat(context.view, node)
-    root = shared_root(node, context.analysis, own)
-    if root is None:
-        return text
-    if root:
-        roots.append(root)
-    bare = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-    return f"{text}.clone()" if bare else f"({text}).clone()"
-
-
-def _carried(branch: Branch, context: Context) -> tuple[str, ...]:
-    """What must be passed in: names that an arm rebinds, since a nested function makes them local.
-
-    Raises:
-        Refused: for such a name that does not hold a tensor.
-    """
-    found: dict[str, None] = {}
-    environment = context.analysis.before[branch.node]
-    for arm in branch.arms:
-        for name in arm.effects.stores:
-            if name in environment and not environment[name].unbound:
-                found.setdefault(name)
-    for output in branch.outputs:
-        if before(output.name, branch, context.analysis) is not None:
-            if any(
-                output.name not in a.effects.stores and output.name not in a.effects.attributes
-                for a in branch.arms
-            ):
-                found.setdefault(output.name)
-    read = {
-        n.id
-        for arm in branch.arms
-        for s in arm.statements
-        for n in ast.walk(s)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    } | {o.name for o in branch.outputs}
-    needed = tuple(n for n in found if n in read or "." in n)
-    for name in needed:
-        value = before(name, branch, context.analysis)
-        if value is not None and not value.tensor:
-            raise Refused(
-                "rebinds-value", f"an arm rebinds `{name}`, which is not a tensor before it"
-            )
-    return needed
 
 
 def _safety(

@@ -30,14 +30,14 @@ from collections.abc import Sequence
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
-from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling
 from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, TENSOR_BRANCH, WARNINGS_CALL
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.branch import block_of
+from gbfix.lowering.output import check_arguments, only_speaks
+from gbfix.lowering.views import block_of, is_elif
 from gbfix.source.text import Edit
 
 _REASON = "nothing is printed, logged or warned in the compiled path"
@@ -57,27 +57,11 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if isinstance(site.node, (ast.IfExp, ast.BoolOp, ast.UnaryOp)):
         raise NotApplicable("not-only-output", "the condition decides more than output")
     assert isinstance(statement, ast.Expr)
-    _check_arguments(statement, context)
+    check_arguments(statement, context.analysis, context.facts)
     around = _speaking_if(statement, context)
     if around is not None:
         return _guard_if(around, context)
     return _guard_run(_neighbours(statement, context), context)
-
-
-def _check_arguments(statement: ast.Expr, context: Context) -> None:
-    call = statement.value
-    assert isinstance(call, ast.Call)
-    parts: list[ast.expr] = [*call.args, *(k.value for k in call.keywords)]
-    found = effects(parts, context.analysis, context.facts)
-    if any(isinstance(n, ast.NamedExpr) for p in parts for n in ast.walk(p)):
-        raise Refused("effectful-arguments", "an argument assigns a name that may be needed")
-    if found.mutated or found.attributes or found.random:
-        raise Refused("effectful-arguments", "an argument changes something besides being shown")
-    for text in found.unknown:
-        if text.rsplit(".", 1)[-1] in {"next", "input", "pop", "read", "readline", "get_nowait"}:
-            raise Refused("effectful-arguments", f"`{text}` in an argument changes something")
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(statement)):
-        raise Refused("effectful-arguments", "an argument yields or awaits")
 
 
 def _only_speaks(node: ast.If, context: Context) -> bool:
@@ -91,17 +75,9 @@ def _only_speaks(node: ast.If, context: Context) -> bool:
 
 
 def _speaks(statement: ast.stmt, context: Context) -> bool:
-    if not isinstance(statement, ast.Expr):
-        return False
     if statement in context.analysis.eager:
         return False
-    if not is_log_call(statement.value, context.analysis, context.facts):
-        return False
-    try:
-        _check_arguments(statement, context)
-    except Refused:
-        return False
-    return True
+    return only_speaks(statement, context.analysis, context.facts)
 
 
 def _speaking_if(statement: ast.stmt, context: Context) -> ast.If | None:
@@ -113,18 +89,9 @@ def _speaking_if(statement: ast.stmt, context: Context) -> ast.If | None:
             break
         found = parent
         parent = context.info.module.parents.get(parent)
-    if found is None or _is_elif(found, context):
+    if found is None or is_elif(found, context.info.module):
         return None
     return found
-
-
-def _is_elif(node: ast.If, context: Context) -> bool:
-    parent = context.info.module.parents.get(node)
-    return isinstance(parent, ast.If) and node in parent.orelse and _column(node) == _column(parent)
-
-
-def _column(node: ast.stmt) -> int:
-    return node.col_offset
 
 
 def _pure_tests(node: ast.If, context: Context) -> bool:
@@ -141,7 +108,7 @@ def _guard_if(node: ast.If, context: Context) -> Fix:
         Refused: where the `if` is an `elif`.
     """
     view = context.view
-    if _is_elif(node, context):
+    if is_elif(node, context.info.module):
         raise Refused("elif-output", "the branch is an `elif`")
     if not _pure_tests(node, context):
         raise Refused("effectful-condition", "the test does more than compute")

@@ -9,89 +9,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.effect_set import (
+    CONTAINER_CHANGES,
+    PARTIAL,
+    PURE_BUILTINS,
+    PURE_PREFIXES,
+    PURE_TORCH,
+    Effects,
+)
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
-from gbfix.analysis.flow import Analysis, Condition
+from gbfix.analysis.flow import Analysis
 from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.project import FunctionInfo, stored_names
 from gbfix.analysis.values import Kind, Value
 
-_PURE_BUILTINS = frozenset(
-    "abs all any bool complex dict divmod enumerate filter float frozenset getattr hasattr "
-    "hash id int isinstance issubclass iter len list map max min next pow range repr reversed "
-    "round set slice sorted str sum super tuple type zip".split()
-)
-_CONTAINER_CHANGES = frozenset(
-    "append extend insert remove pop popitem clear update add discard setdefault sort reverse "
-    "appendleft popleft write writelines".split()
-)
-_PURE_PREFIXES = ("math.", "torch.finfo", "torch.iinfo", "torch.Size", "torch.device", "operator.")
-_PURE_TORCH = frozenset(
-    {"torch.cond", "torch.no_grad", "torch.autocast", "torch.is_tensor", "torch.is_grad_enabled"}
-    | {"torch.compiler.is_compiling", "torch.is_autocast_enabled", "torch.set_grad_enabled"}
-    | {
-        "torch.amp.autocast",
-        "torch.enable_grad",
-        "torch.get_default_dtype",
-        "torch.broadcast_shapes",
-    }
-)
-# Raise on some data, so they may not run where the original would not have run them.
-PARTIAL = frozenset(
-    "gather index_select take take_along_dim embedding scatter scatter_add index_add "
-    "index_copy one_hot multinomial bernoulli cholesky inverse inv solve lstsq eigh svd "
-    "cross_entropy nll_loss bincount repeat_interleave binary_cross_entropy poisson normal "
-    "index_put".split()
-)
-
-
-@dataclass(eq=False)
-class Effects:
-    """Collected effects.
-
-    Attributes:
-        loads, stores: local names read and bound, in order of first occurrence.
-        attributes: dotted attributes that are assigned, with the assigning nodes.
-        mutated: expressions changed in place, with the changing node.
-        unknown: calls whose effects are unknown, as text.
-        output: prints, logs and warnings.
-        random, dynamic, scalar, partial, stateful: draws random numbers; has a data-dependent
-            shape; reads a Python scalar from data; may raise on some data; calls a layer that
-            changes its own state.
-        control: `return`, `raise`, `break`, `continue`, `yield`, `await`, `global`, `del` nodes.
-        conditions: tests that decide control flow.
-        zero_super: uses `super()` without arguments, which a nested function cannot.
-    """
-
-    loads: dict[str, None] = field(default_factory=dict)
-    stores: dict[str, None] = field(default_factory=dict)
-    attributes: dict[str, list[ast.AST]] = field(default_factory=dict)
-    mutated: list[tuple[ast.expr, ast.AST]] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    output: list[ast.AST] = field(default_factory=list)
-    random: list[ast.AST] = field(default_factory=list)
-    dynamic: list[ast.AST] = field(default_factory=list)
-    scalar: list[ast.AST] = field(default_factory=list)
-    partial: list[ast.AST] = field(default_factory=list)
-    stateful: list[ast.AST] = field(default_factory=list)
-    control: list[ast.AST] = field(default_factory=list)
-    conditions: list[Condition] = field(default_factory=list)
-    zero_super: bool = False
-
-    @property
-    def pure(self) -> bool:
-        """Nothing but computing (random draws and scalar reads aside)."""
-        return not (
-            self.attributes
-            or self.mutated
-            or self.unknown
-            or self.output
-            or self.stateful
-            or self.control
-        )
+__all__ = ["Effects", "effects", "function_effects"]
 
 
 def effects(nodes: Iterable[ast.AST], analysis: Analysis, facts: Facts) -> Effects:
@@ -220,7 +155,7 @@ class _Collector(ast.NodeVisitor):
                     self._method(node, node.func, receiver)
                     return
             if receiver is not None and receiver.only(Kind.OBJECT | Kind.UNKNOWN | Kind.STATIC):
-                if attr in _CONTAINER_CHANGES and receiver.reference is None:
+                if attr in CONTAINER_CHANGES and receiver.reference is None:
                     found.mutated.append((node.func.value, node))
                     return
                 if receiver.reference is None and not receiver.kinds & Kind.UNKNOWN:
@@ -294,7 +229,7 @@ class _Collector(ast.NodeVisitor):
                 value = self.value(node.args[0])
                 if value is not None and value.may_be_tensor:
                     found.scalar.append(node)
-            if builtin not in _PURE_BUILTINS and not builtin[:1].isupper():
+            if builtin not in PURE_BUILTINS and not builtin[:1].isupper():
                 found.unknown.append(builtin)
             return
         operation = torch_table.function(name)
@@ -306,7 +241,7 @@ class _Collector(ast.NodeVisitor):
         if name.startswith("torch.distributed.") and node.args:
             found.mutated.append((node.args[0], node))
             return
-        if name in _PURE_TORCH or name.startswith(_PURE_PREFIXES):
+        if name in PURE_TORCH or name.startswith(PURE_PREFIXES):
             return
         info = self.facts.project.function_info(name)
         if info is not None:

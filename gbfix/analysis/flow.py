@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import cast
 
 from gbfix.analysis.calls import item_of
@@ -17,12 +17,12 @@ from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.facts import Facts, settled
 from gbfix.analysis.modes import Mode, when_true
-from gbfix.analysis.project import FunctionInfo, Module, import_bindings
-from gbfix.analysis.torch_table import TENSOR_CLASSES
+from gbfix.analysis.narrowing import narrow
+from gbfix.analysis.project import FunctionInfo, import_bindings
+from gbfix.analysis.record import Analysis, Condition, merge
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
-    STATIC,
     UNKNOWN,
     Kind,
     Value,
@@ -34,42 +34,7 @@ from gbfix.analysis.values import (
     tensor,
 )
 
-_FLOATING_DTYPES = frozenset(
-    f"torch.{n}" for n in ("float16", "half", "bfloat16", "float32", "float", "float64", "double")
-)
-
-
-@dataclass(frozen=True)
-class Condition:
-    """A test that decides control flow.
-
-    Attributes:
-        owner: the `if`, `while`, `assert`, conditional expression, boolean operation or
-            comprehension that tests.
-        test: the tested expression.
-        statement: the statement that it stands in.
-        eager: whether it only runs in eager mode.
-    """
-
-    owner: ast.AST
-    test: ast.expr
-    statement: ast.stmt
-    eager: bool
-
-
-@dataclass
-class Analysis:
-    """What abstract execution found in one function, its nested functions included."""
-
-    info: FunctionInfo
-    values: dict[ast.AST, Value]
-    returned: Value = UNKNOWN
-    conditions: dict[ast.AST, Condition] = field(default_factory=dict)
-    before: dict[ast.stmt, Environment] = field(default_factory=dict)
-    ends: dict[tuple[ast.If, bool], Environment] = field(default_factory=dict)
-    eager: set[ast.AST] = field(default_factory=set)
-    statements: list[tuple[ast.Expr, bool]] = field(default_factory=list)
-    evaluator: Evaluator | None = None
+__all__ = ["Analysis", "Condition", "analyze", "merge"]
 
 
 def analyze(info: FunctionInfo, facts: Facts) -> Analysis:
@@ -129,7 +94,7 @@ class _Flow(Evaluator):
                     self.analysis.eager.update(_leaves(value))
                 self._operands(value)
                 truth = isinstance(test.op, ast.And)
-                self.environment = self.narrow(self.environment, value, truth)
+                self.environment = narrow(self, self.environment, value, truth)
                 self.mode = self.mode.assume(value, truth, self.compiling)
             self.environment, self.mode = outer, mode
             self.values[test] = join_all(self.values.get(v, UNKNOWN) for v in test.values)
@@ -140,7 +105,7 @@ class _Flow(Evaluator):
             self.evaluate(test)
             shapes = same_shapes(test, self.values)
             # Beside a compiled path for equal shapes, the call is left for shapes that differ.
-            if shapes is not None and when_true(shapes, self.compiling) in self.mode.exclusions:
+            if shapes is not None and self.mode.excludes(when_true(shapes, self.compiling)):
                 self.analysis.eager.add(test)
 
     def _ifexp(self, node: ast.IfExp) -> Value:
@@ -148,7 +113,7 @@ class _Flow(Evaluator):
         outer, mode = self.environment, self.mode
         values = []
         for branch, truth in ((node.body, True), (node.orelse, False)):
-            self.environment = self.narrow(outer, node.test, truth)
+            self.environment = narrow(self, outer, node.test, truth)
             self.mode = mode.assume(node.test, truth, self.compiling)
             values.append(self.evaluate(branch))
         self.environment, self.mode = outer, mode
@@ -169,84 +134,6 @@ class _Flow(Evaluator):
                     if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Tuple):
                         return sequence(tensor(unshared=True) for _ in inner.value.elts)
         return tensor(unshared=True)
-
-    def narrow(self, environment: Environment, test: ast.expr, truth: bool) -> Environment:
-        """The environment on the true or the false edge of a test."""
-        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            return self.narrow(environment, test.operand, not truth)
-        if isinstance(test, ast.BoolOp):
-            if isinstance(test.op, ast.And) == truth:
-                for value in test.values:
-                    environment = self.narrow(environment, value, truth)
-            return environment
-        if isinstance(test, ast.Compare) and len(test.ops) == 1:
-            return self._narrow_none(environment, test, truth)
-        if isinstance(test, ast.Call) and len(test.args) >= 1:
-            name = self.qualified(test.func)
-            key = dotted(test.args[0])
-            if key is None:
-                return environment
-            if name == "builtins.isinstance" and len(test.args) == 2:
-                return self._narrow_class(environment, key, test.args[1], truth)
-            if name in {"torch.is_tensor", "torch.overrides.is_tensor_like"}:
-                return self._narrow_tensor(environment, key, truth)
-        return environment
-
-    def _narrow_none(self, environment: Environment, test: ast.Compare, truth: bool) -> Environment:
-        comparator = test.comparators[0]
-        if truth and isinstance(test.ops[0], ast.Eq):
-            return self._narrow_dtype(environment, test.left, comparator)
-        key = dotted(test.left)
-        if key is None or not isinstance(comparator, ast.Constant) or comparator.value is not None:
-            return environment
-        if not isinstance(test.ops[0], (ast.Is, ast.IsNot)):
-            return environment
-        is_none = isinstance(test.ops[0], ast.Is) == truth
-        value = environment.get(key) or self.values.get(test.left)
-        if value is None:
-            return environment
-        kinds = value.kinds & ~Kind.NONE
-        narrowed = NONE if is_none else replace(value, kinds=kinds or Kind.UNKNOWN)
-        return {**environment, key: narrowed}
-
-    def _narrow_dtype(
-        self, environment: Environment, left: ast.expr, right: ast.expr
-    ) -> Environment:
-        """`x.dtype == torch.float16` says that `x` is floating."""
-        if not (isinstance(left, ast.Attribute) and left.attr == "dtype"):
-            return environment
-        key = dotted(left.value)
-        if key in environment and self.qualified(right) in _FLOATING_DTYPES:
-            return {**environment, key: replace(environment[key], floating=True)}
-        return environment
-
-    def _narrow_class(
-        self, environment: Environment, key: str, classes: ast.expr, truth: bool
-    ) -> Environment:
-        parts = classes.elts if isinstance(classes, ast.Tuple) else [classes]
-        names = [self.qualified(p) or "" for p in parts]
-        if any(n in TENSOR_CLASSES for n in names):
-            if all(n in TENSOR_CLASSES for n in names) or not truth:
-                return self._narrow_tensor(environment, key, truth)
-            return environment
-        if truth:
-            value = environment.get(key, UNKNOWN)
-            static = replace(value, kinds=Kind.OBJECT, reference=None)
-            if len(names) == 1 and self.facts.project.class_info(names[0]) is not None:
-                static = replace(static, reference=names[0])
-            if len(names) == 1 and names[0].removeprefix("builtins.") in {
-                "int", "float", "bool", "str",
-            }:  # fmt: skip
-                static = STATIC
-            return {**environment, key: static}
-        return environment
-
-    def _narrow_tensor(self, environment: Environment, key: str, truth: bool) -> Environment:
-        value = environment.get(key, MAYBE)
-        if truth:
-            return {**environment, key: replace(value, kinds=Kind.TENSOR)}
-        kinds = value.kinds & ~(Kind.TENSOR | Kind.MAYBE)
-        return {**environment, key: replace(value, kinds=kinds or Kind.STATIC)}
 
     def bind(self, target: ast.AST, value: Value) -> None:
         """Bind a target, and forget what earlier tests said about it."""
@@ -372,7 +259,7 @@ class _Flow(Evaluator):
         self.condition(node.test, node)
         if node.msg is not None:
             self.evaluate(node.msg)
-        return self.narrow(self.environment, node.test, True)
+        return narrow(self, self.environment, node.test, True)
 
     def _do_delete(self, node: ast.Delete) -> Environment:
         for target in node.targets:
@@ -388,7 +275,7 @@ class _Flow(Evaluator):
         for body, truth in ((node.body, True), (node.orelse, False)):
             self.mode = mode.assume(node.test, truth, self.compiling)
             modes.append(self.mode)
-            end = self.block(body, dict(self.narrow(outer, node.test, truth)))
+            end = self.block(body, dict(narrow(self, outer, node.test, truth)))
             ends.append(end)
             if end is not None:
                 self.analysis.ends[node, truth] = dict(end)
@@ -407,7 +294,7 @@ class _Flow(Evaluator):
             self.environment = dict(state)
             if isinstance(node, ast.While):
                 self.condition(node.test, node)
-                self.environment = dict(self.narrow(self.environment, node.test, True))
+                self.environment = dict(narrow(self, self.environment, node.test, True))
             else:
                 self.bind(node.target, item_of(self.evaluate(node.iter)))
             self.breaks.append([])
@@ -490,24 +377,6 @@ class _Flow(Evaluator):
     _do_importfrom = _do_import
 
 
-def merge(ends: Sequence[Environment | None]) -> Environment | None:
-    """Join the environments of paths that meet; a name missing on one of them may be unbound."""
-    reached = [e for e in ends if e is not None]
-    if not reached:
-        return None
-    result = dict(reached[0])
-    for other in reached[1:]:
-        for name in result.keys() | other.keys():
-            a, b = result.get(name), other.get(name)
-            if a is not None and b is not None:
-                result[name] = join(a, b)
-            elif "." in name:
-                result.pop(name, None)  # an attribute not set on one path keeps what it was
-            else:
-                result[name] = replace(cast(Value, a or b), unbound=True)
-    return result
-
-
 def _leaves(test: ast.expr) -> list[ast.expr]:
     if isinstance(test, ast.BoolOp):
         return [leaf for v in test.values for leaf in _leaves(v)]
@@ -525,14 +394,3 @@ def _as_load(target: ast.expr) -> ast.expr:
     else:
         return target
     return ast.copy_location(made, target)
-
-
-def module_function(module: Module) -> FunctionInfo:
-    """A module's top-level code as if it were the body of a function without parameters."""
-    node = ast.FunctionDef(
-        name="<module>",
-        args=ast.arguments([], [], None, [], [], None, []),
-        body=module.tree.body,
-        decorator_list=[],
-    )
-    return FunctionInfo(f"{module.name}.<module>", node, module)

@@ -92,6 +92,13 @@ class Mode:
         )
         return Mode(known, exclusions, eager)
 
+    def excludes(self, literals: frozenset[str]) -> bool:
+        """Whether these literals, with what is known, would mean eager mode."""
+        return any(
+            literals <= excluded and excluded - literals <= self.known
+            for excluded in self.exclusions
+        )
+
     def forget(self, name: str, what: str = "id") -> Mode:
         """The mode after a name or attribute was rebound: what was known of it no longer holds."""
         mark = f"{what}='{name}'"

@@ -27,8 +27,8 @@ def call(
 
 
 def fits(text: str, width: int) -> bool:
-    """Whether every line of a text is within a width."""
-    return all(len(line) <= width for line in text.split("\n"))
+    """Whether every line of a text is within a width, a tab counting as four columns."""
+    return all(len(line.expandtabs(4)) <= width for line in text.split("\n"))
 
 
 def header(keyword: str, operands: Sequence[str], *, width: int, unit: str = "    ") -> str:

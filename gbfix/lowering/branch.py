@@ -8,7 +8,7 @@ about which form that will be.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import Refused, Split, split
@@ -16,13 +16,11 @@ from gbfix.analysis.effects import Effects, effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
-from gbfix.analysis.logs import is_log_call
-from gbfix.analysis.modes import COMPILING, when_true
-from gbfix.analysis.project import Module
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import UNKNOWN, Kind, Value
 from gbfix.lowering.preparation import split_preparation
 from gbfix.lowering.stores import Store, stores_in
+from gbfix.lowering.views import compiled_view, contains, is_elif, returns, walk_scope
 
 
 @dataclass(frozen=True)
@@ -102,80 +100,6 @@ class Branch:
         return any(o.place for o in self.outputs)
 
 
-def block_of(statement: ast.stmt, module: Module) -> list[ast.stmt]:
-    """The list of statements that a statement stands in."""
-    parent = module.parents[statement]
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(parent, name, None)
-        if isinstance(block, list) and any(s is statement for s in block):
-            return block
-    raise Refused("unusual-place", "the statement stands where it cannot be replaced")
-
-
-def compiled_view(body: Sequence[ast.stmt], analysis: Analysis, facts: Facts) -> list[ast.stmt]:
-    """The statements that are traced: eager-only code and output left out, compiled-only unwrapped."""
-    view: list[ast.stmt] = []
-    for statement in body:
-        if statement in analysis.eager or isinstance(statement, ast.Pass):
-            continue
-        if isinstance(statement, ast.Expr) and (
-            isinstance(statement.value, ast.Constant)
-            or is_log_call(statement.value, analysis, facts)
-        ):
-            continue
-        if isinstance(statement, ast.If):
-            condition = analysis.conditions.get(statement)
-            literals = _compiling_literals(statement, analysis)
-            if condition is not None and literals == frozenset({COMPILING}):
-                view += compiled_view(statement.body, analysis, facts)
-                if returns(statement.body):
-                    break
-                continue
-            if statement.body and all(s in analysis.eager for s in statement.body):
-                if literals == frozenset({"!" + COMPILING}) or not statement.orelse:
-                    view += compiled_view(statement.orelse, analysis, facts)
-                    continue
-        view.append(statement)
-    return view
-
-
-def _compiling_literals(statement: ast.If, analysis: Analysis) -> frozenset[str]:
-    return when_true(statement.test, lambda test: _asks(test, analysis))
-
-
-def _asks(test: ast.expr, analysis: Analysis) -> bool:
-    if not isinstance(test, ast.Call):
-        return False
-    value = analysis.values.get(test.func)
-    name = value.reference if value is not None else None
-    return name is not None and name.rsplit(".", 1)[-1].endswith("compiling")
-
-
-def returns(body: Sequence[ast.stmt]) -> bool:
-    """Whether every path through a block ends in `return`."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ast.Return):
-        return True
-    if isinstance(last, ast.If):
-        return returns(last.body) and returns(last.orelse)
-    return isinstance(last, (ast.With, ast.AsyncWith)) and returns(last.body)
-
-
-def walk_scope(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and what is below it in the same scope: nested functions are not entered."""
-    yield node
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-        return
-    for child in ast.iter_child_nodes(node):
-        yield from walk_scope(child)
-
-
-def _contains(body: Sequence[ast.stmt], kinds: type | tuple[type, ...]) -> bool:
-    return any(isinstance(n, kinds) for s in body for n in walk_scope(s))
-
-
 def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     """Take the `if` of a site apart.
 
@@ -185,15 +109,14 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     node, analysis = site.node, site.analysis
     assert isinstance(node, ast.If)
     module = analysis.info.module
-    parent = module.parents[node]
-    is_elif = isinstance(parent, ast.If) and parent.orelse == [node] and _is_elif(node, parent)
+    chained = is_elif(node, module)
     parts = split(node.test, analysis, facts)
     body, orelse = list(node.body), list(node.orelse)
     rest: list[ast.stmt] = []
     leaves = False
     returning = [returns(body), returns(orelse)]
     if any(returning) and not all(returning):
-        rest = _rest(node, analysis, is_elif)
+        rest = _rest(node, analysis)
         leaves = _bare_return(body if returning[0] else orelse) and not _returns_value(rest)
         if leaves:
             body, orelse = (
@@ -210,7 +133,7 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
             raise Refused(
                 "none-result", "one way through the function returns a tensor, the other None"
             )
-    elif not any(returning) and _contains([*body, *orelse], ast.Return):
+    elif not any(returning) and contains([*body, *orelse], ast.Return):
         raise Refused("return-in-arm", "an arm returns on some of its paths only")
     live = liveness.after.get(node, frozenset()) | liveness.captured
     arms = (
@@ -227,7 +150,7 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     outputs = () if both else _outputs(node, arms, analysis, liveness)
     if not both and not outputs:
         _explain_no_outputs(arms)
-    return Branch(node, parts, arms, both, outputs, tuple(rest), is_elif, leaves)
+    return Branch(node, parts, arms, both, outputs, tuple(rest), chained, leaves)
 
 
 def _bare_return(body: Sequence[ast.stmt]) -> bool:
@@ -253,20 +176,14 @@ def _explain_no_outputs(arms: tuple[Arm, Arm]) -> None:
     raise Refused("decides-nothing", "nothing that the arms bind is read later")
 
 
-def _is_elif(node: ast.If, parent: ast.If) -> bool:
-    return node.col_offset == parent.col_offset
-
-
-def _rest(node: ast.If, analysis: Analysis, is_elif: bool) -> list[ast.stmt]:
+def _rest(node: ast.If, analysis: Analysis) -> list[ast.stmt]:
     """The statements that run after an `if` whose arm returns."""
     module = analysis.info.module
-    top: ast.stmt = node
-    while is_elif:
+    top = node
+    while is_elif(top, module):
         above = module.parents[top]
         assert isinstance(above, ast.If)
         top = above
-        nested = module.parents[top]
-        is_elif = isinstance(nested, ast.If) and nested.orelse == [top] and _is_elif(top, nested)
     if module.parents[top] is not analysis.info.node:
         raise Refused(
             "early-return-in-block",

@@ -23,7 +23,7 @@ from gbfix.lowering.hazards import check_random
 from gbfix.lowering.placement import around, width_for
 
 UNPROVEN = (
-    "the arms must give one dtype and stride, which could not be proven; if they do not, "
+    "the arms must give one shape, dtype and stride, which could not be proven; if they do not, "
     "compiling fails"
 )
 ZERO_GRADIENTS = (

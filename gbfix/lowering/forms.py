@@ -172,7 +172,9 @@ class Writer:
         head, stores = self._head()
         colon = f" {', '.join(parameters)}:" if parameters else ":"
         lambdas = [f"lambda{colon} {body}" for body in bodies]
-        if any(len(self.unit + text) + 1 > self.width or "\n" in text for text in lambdas):
+        if any(
+            "\n" in text or not layout.fits(f"{self.unit}{text},", self.width) for text in lambdas
+        ):
             functions = [
                 self._function(name, parameters, f"return {body}")
                 for name, body in zip(self._function_names(), bodies, strict=True)

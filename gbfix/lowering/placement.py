@@ -14,7 +14,8 @@ from gbfix.analysis.conditions import Guard, Refused
 from gbfix.codegen import layout
 from gbfix.codegen.guards import operands
 from gbfix.fixes import Context
-from gbfix.lowering.branch import Branch, walk_scope
+from gbfix.lowering.branch import Branch
+from gbfix.lowering.views import walk_scope
 from gbfix.source.text import Edit
 
 

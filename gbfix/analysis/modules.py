@@ -1,0 +1,211 @@
+"""Parsed modules: their top-level bindings, functions and classes, and names qualified by imports.
+
+A module knows its own text and what its names are bound to. Following a name into another module is
+the business of `project`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gbfix.source.text import SourceFile
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+BUILTINS = frozenset(dir(builtins))
+
+
+@dataclass(frozen=True)
+class FunctionInfo:
+    """A function or method of the project."""
+
+    qualified: str
+    node: Function
+    module: Module
+    owner: ClassInfo | None = None
+    outer: FunctionInfo | None = None
+
+    def __hash__(self) -> int:
+        return id(self.node)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FunctionInfo) and other.node is self.node
+
+
+@dataclass(frozen=True, eq=False)
+class ClassInfo:
+    """A class of the project."""
+
+    qualified: str
+    node: ast.ClassDef
+    module: Module
+
+    @cached_property
+    def methods(self) -> dict[str, FunctionInfo]:
+        """Methods by name, of this class alone."""
+        return {
+            n.name: FunctionInfo(f"{self.qualified}.{n.name}", n, self.module, self)
+            for n in self.node.body
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+        }
+
+    @cached_property
+    def bases(self) -> tuple[str, ...]:
+        """Qualified names of the base classes, as far as they can be resolved."""
+        names = (self.module.qualify(b) for b in self.node.bases)
+        return tuple(n for n in names if n)
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed module and its top-level bindings."""
+
+    name: str
+    source: SourceFile
+    tree: ast.Module
+    root: Path
+    is_package: bool = False
+
+    @cached_property
+    def bindings(self) -> dict[str, list[ast.AST | str]]:
+        """Each top-level name with what binds it: a definition, an assigned node, or an import."""
+        found: dict[str, list[ast.AST | str]] = {}
+        for node in _top_level(self.tree.body):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.setdefault(node.name, []).append(node)
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                for name, target in import_bindings(node, self).items():
+                    found.setdefault(name, []).append(target)
+            elif isinstance(node, ast.Assign):
+                for target_node in node.targets:
+                    for name in stored_names(target_node):
+                        simple = isinstance(target_node, ast.Name)
+                        found.setdefault(name, []).append(node.value if simple else node)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.setdefault(node.target.id, []).append(node.value or node)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                found.setdefault(node.target.id, []).append(node)
+            elif isinstance(node, (ast.For, ast.With)):
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                        found.setdefault(inner.id, []).append(node)
+        return found
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The parent of each node."""
+        return {c: n for n in ast.walk(self.tree) for c in ast.iter_child_nodes(n)}
+
+    def qualify(self, node: ast.AST) -> str | None:
+        """Qualified name of a dotted expression by the module's own bindings, or None."""
+        if isinstance(node, ast.Attribute):
+            base = self.qualify(node.value)
+            return f"{base}.{node.attr}" if base else None
+        if isinstance(node, ast.Subscript):
+            return self.qualify(node.value)
+        if not isinstance(node, ast.Name):
+            return None
+        bound = self.bindings.get(node.id)
+        if bound is None:
+            return f"builtins.{node.id}" if node.id in BUILTINS else None
+        last = bound[-1]
+        return last if isinstance(last, str) else f"{self.name}.{node.id}"
+
+    def functions(self) -> Iterator[FunctionInfo]:
+        """Every function of the module, outermost first; nested ones know their outer one."""
+
+        def walk(
+            nodes: Iterable[ast.AST],
+            prefix: str,
+            owner: ClassInfo | None,
+            outer: FunctionInfo | None,
+        ) -> Iterator[FunctionInfo]:
+            for node in nodes:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                    info = FunctionInfo(f"{prefix}.{node.name}", node, self, owner, outer)
+                    yield info
+                    yield from walk(node.body, info.qualified, None, info)
+                elif isinstance(node, ast.ClassDef):
+                    cls = ClassInfo(f"{prefix}.{node.name}", node, self)
+                    yield from walk(node.body, cls.qualified, cls, outer)
+                else:
+                    yield from walk(ast.iter_child_nodes(node), prefix, owner, outer)
+
+        return walk(self.tree.body, self.name, None, None)
+
+
+def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that bind module-level names, also under `if` and `try`."""
+    for node in body:
+        yield node
+        if isinstance(node, (ast.If, ast.Try)):
+            blocks = [node.body, node.orelse]
+            if isinstance(node, ast.Try):
+                blocks += [node.finalbody, *(h.body for h in node.handlers)]
+            for block in blocks:
+                yield from _top_level(block)
+
+
+def stored_names(target: ast.AST) -> Iterator[str]:
+    """The names that an assignment target binds."""
+    if isinstance(target, ast.Name):
+        yield target.id
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for element in target.elts:
+            yield from stored_names(element)
+    elif isinstance(target, ast.Starred):
+        yield from stored_names(target.value)
+
+
+def import_bindings(node: ast.Import | ast.ImportFrom, module: Module) -> dict[str, str]:
+    """Local name to qualified name for an import statement."""
+    if isinstance(node, ast.Import):
+        return {
+            alias.asname or alias.name.split(".")[0]: (
+                alias.name if alias.asname else alias.name.split(".")[0]
+            )
+            for alias in node.names
+        }
+    base = node.module or ""
+    if node.level:
+        parts = module.name.split(".")
+        keep = len(parts) - node.level + (1 if module.is_package else 0)
+        base = ".".join([*parts[: max(keep, 0)], *([node.module] if node.module else [])])
+    return {
+        alias.asname or alias.name: f"{base}.{alias.name}" if base else alias.name
+        for alias in node.names
+        if alias.name != "*"
+    }
+
+
+def package_root(path: Path) -> Path:
+    """The folder from which the module of this file is imported."""
+    folder = path.absolute().parent
+    while (folder / "__init__.py").exists() and folder.parent != folder:
+        folder = folder.parent
+    return folder
+
+
+def module_name(path: Path, root: Path) -> str:
+    """Dotted module name of a file below a root."""
+    parts = list(path.absolute().relative_to(root).with_suffix("").parts)
+    if parts[-1] == "__init__":
+        parts.pop()
+    return ".".join(parts) or path.stem
+
+
+def parse_module(source: SourceFile) -> Module:
+    """Parse a file.
+
+    Raises:
+        SyntaxError, ValueError: if the text is not Python.
+        RecursionError, MemoryError: if it is nested too deeply.
+    """
+    root = package_root(source.path)
+    tree = ast.parse(source.text, str(source.path))
+    is_package = source.path.name == "__init__.py"
+    return Module(module_name(source.path, root), source, tree, root, is_package)

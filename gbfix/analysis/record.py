@@ -1,0 +1,66 @@
+"""What abstract execution leaves behind: conditions, environments, and how paths meet.
+
+Data only: `flow` fills it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from gbfix.analysis.evaluate import Environment, Evaluator
+from gbfix.analysis.project import FunctionInfo
+from gbfix.analysis.values import UNKNOWN, Value, join
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A test that decides control flow.
+
+    Attributes:
+        owner: the `if`, `while`, `assert`, conditional expression, boolean operation or
+            comprehension that tests.
+        test: the tested expression.
+        statement: the statement that it stands in.
+        eager: whether it only runs in eager mode.
+    """
+
+    owner: ast.AST
+    test: ast.expr
+    statement: ast.stmt
+    eager: bool
+
+
+@dataclass
+class Analysis:
+    """What abstract execution found in one function, its nested functions included."""
+
+    info: FunctionInfo
+    values: dict[ast.AST, Value]
+    returned: Value = UNKNOWN
+    conditions: dict[ast.AST, Condition] = field(default_factory=dict)
+    before: dict[ast.stmt, Environment] = field(default_factory=dict)
+    ends: dict[tuple[ast.If, bool], Environment] = field(default_factory=dict)
+    eager: set[ast.AST] = field(default_factory=set)
+    statements: list[tuple[ast.Expr, bool]] = field(default_factory=list)
+    evaluator: Evaluator | None = None
+
+
+def merge(ends: Sequence[Environment | None]) -> Environment | None:
+    """Join the environments of paths that meet; a name missing on one of them may be unbound."""
+    reached = [e for e in ends if e is not None]
+    if not reached:
+        return None
+    result = dict(reached[0])
+    for other in reached[1:]:
+        for name in result.keys() | other.keys():
+            a, b = result.get(name), other.get(name)
+            if a is not None and b is not None:
+                result[name] = join(a, b)
+            elif "." in name:
+                result.pop(name, None)  # an attribute not set on one path keeps what it was
+            else:
+                result[name] = replace(cast(Value, a or b), unbound=True)
+    return result

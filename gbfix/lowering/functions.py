@@ -1,0 +1,143 @@
+"""Arms as local functions for `torch.cond`: their statements, what they return, what they are given.
+
+Used where an arm needs statements and so cannot be a lambda. Knows arms and aliases, nothing of how
+the functions are laid out.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.values import Value
+from gbfix.codegen.expressions import flat
+from gbfix.fixes import Context
+from gbfix.lowering.aliases import own_names, shared_root, without_gradient
+from gbfix.lowering.branch import Arm, Branch, check_tensor, value_after
+from gbfix.lowering.results import Straight, before
+from gbfix.lowering.views import walk_scope
+
+
+def function_body(
+    arm: Arm, branch: Branch, context: Context
+) -> tuple[list[ast.stmt], list[str], list[Value], list[str]]:
+    """Statements of an arm, the texts and values of what it returns, and shared roots."""
+    analysis = context.analysis
+    own = own_names(arm.statements, analysis)
+    roots: list[str] = []
+    if branch.returns:
+        end = arm.statements[-1]
+        nested = [n for s in arm.statements for n in walk_scope(s) if isinstance(n, ast.Return)]
+        if not isinstance(end, ast.Return) or end.value is None or len(nested) != 1:
+            raise Refused("several-returns", "an arm returns in more than one place")
+        elements = end.value.elts if isinstance(end.value, ast.Tuple) else [end.value]
+        texts, values = [], []
+        for element in elements:
+            check_tensor(analysis.values[element], "what the function returns")
+            values.append(analysis.values[element])
+            texts.append(maybe_cloned(element, own, roots, context))
+        return list(arm.statements[:-1]), texts, values, roots
+    texts, values = [], []
+    for output in branch.outputs:
+        bound = output.name in arm.effects.stores or output.name in arm.effects.attributes
+        if bound:
+            value = value_after(output.name, branch, arm.truth, analysis)
+        else:
+            incoming = before(output.name, branch, analysis)
+            if incoming is None:
+                raise Refused(
+                    "undefined-after-if",
+                    f"`{output.name}` has no value yet where an arm leaves it alone",
+                )
+            value = incoming
+        check_tensor(value, f"`{output.name}`")
+        values.append(value)
+        shared = not bound or (output.name not in own and not value.unshared)
+        if shared:
+            texts.append(f"{output.local}.clone()")
+            if not bound and not value.unshared:
+                roots.append(output.name)
+        else:
+            texts.append(output.local)
+    statements = list(arm.statements)
+    last = statements[-1] if statements else None
+    if (
+        len(branch.outputs) == 1
+        and texts == [branch.outputs[0].name]
+        and isinstance(last, ast.Assign)
+        and len(last.targets) == 1
+        and ast.unparse(last.targets[0]) == texts[0]
+    ):
+        return statements[:-1], [flat(context.view, last.value)], values, roots
+    return statements, texts, values, roots
+
+
+def maybe_cloned(node: ast.expr, own: frozenset[str], roots: list[str], context: Context) -> str:
+    text = flat(context.view, node)
+    root = shared_root(node, context.analysis, own)
+    if root is None:
+        return text
+    if root:
+        roots.append(root)
+    bare = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return f"{text}.clone()" if bare else f"({text}).clone()"
+
+
+def carried_names(branch: Branch, context: Context) -> tuple[str, ...]:
+    """What must be passed in: names that an arm rebinds, since a nested function makes them local.
+
+    Raises:
+        Refused: for such a name that does not hold a tensor.
+    """
+    found: dict[str, None] = {}
+    environment = context.analysis.before[branch.node]
+    for arm in branch.arms:
+        for name in arm.effects.stores:
+            if name in environment and not environment[name].unbound:
+                found.setdefault(name)
+    for output in branch.outputs:
+        if before(output.name, branch, context.analysis) is not None:
+            if any(
+                output.name not in a.effects.stores and output.name not in a.effects.attributes
+                for a in branch.arms
+            ):
+                found.setdefault(output.name)
+    read = {
+        n.id
+        for arm in branch.arms
+        for s in arm.statements
+        for n in ast.walk(s)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    } | {o.name for o in branch.outputs}
+    needed = tuple(n for n in found if n in read or "." in n)
+    for name in needed:
+        value = before(name, branch, context.analysis)
+        if value is not None and not value.tensor:
+            raise Refused(
+                "rebinds-value", f"an arm rebinds `{name}`, which is not a tensor before it"
+            )
+    return needed
+
+
+def is_detached_state(branch: Branch, arms: tuple[Straight, Straight], context: Context) -> bool:
+    """Whether the branch decides one attribute that takes no part in the gradient.
+
+    `torch.cond` gives results that require a gradient if anything it reads does; kept in a module
+    they would hold on to the graph.
+    """
+    if len(branch.outputs) != 1 or not branch.outputs[0].is_attribute:
+        return False
+    for arm in arms:
+        (result,) = arm.results
+        node = result.node
+        if node is None:
+            name = result.incoming
+            owner = context.analysis.before[branch.node].get(name.split(".")[0])
+            cls = context.facts.project.class_info(owner.reference) if owner else None
+            if cls is None or not context.facts.registered(
+                cls, name.rsplit(".", 1)[-1], parameters=False
+            ):
+                return False
+        elif not without_gradient(node, context.analysis, context.facts):
+            return False
+    return True

@@ -1,0 +1,100 @@
+"""Statements as they are traced, and simple questions about blocks of them.
+
+Leaves out what only runs in eager mode and unwraps what only runs compiled, so that code which was
+rewritten before is seen as Dynamo sees it. Knows statements, nothing of branches or their outputs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.modes import COMPILING, when_true
+from gbfix.analysis.project import Module
+from gbfix.lowering.output import only_speaks
+
+
+def block_of(statement: ast.stmt, module: Module) -> list[ast.stmt]:
+    """The list of statements that a statement stands in."""
+    parent = module.parents[statement]
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and any(s is statement for s in block):
+            return block
+    raise Refused("unusual-place", "the statement stands where it cannot be replaced")
+
+
+def compiled_view(body: Sequence[ast.stmt], analysis: Analysis, facts: Facts) -> list[ast.stmt]:
+    """The statements that are traced: eager-only code and output left out, compiled-only unwrapped."""
+    view: list[ast.stmt] = []
+    for statement in body:
+        if statement in analysis.eager or isinstance(statement, ast.Pass):
+            continue
+        if isinstance(statement, ast.Expr) and (
+            isinstance(statement.value, ast.Constant) or only_speaks(statement, analysis, facts)
+        ):
+            continue
+        if isinstance(statement, ast.If):
+            condition = analysis.conditions.get(statement)
+            literals = _compiling_literals(statement, analysis)
+            if condition is not None and literals == frozenset({COMPILING}):
+                view += compiled_view(statement.body, analysis, facts)
+                if returns(statement.body):
+                    break
+                continue
+            if statement.body and all(s in analysis.eager for s in statement.body):
+                if literals == frozenset({"!" + COMPILING}) or not statement.orelse:
+                    view += compiled_view(statement.orelse, analysis, facts)
+                    continue
+        view.append(statement)
+    return view
+
+
+def _compiling_literals(statement: ast.If, analysis: Analysis) -> frozenset[str]:
+    return when_true(statement.test, lambda test: _asks(test, analysis))
+
+
+def _asks(test: ast.expr, analysis: Analysis) -> bool:
+    if not isinstance(test, ast.Call):
+        return False
+    value = analysis.values.get(test.func)
+    name = value.reference if value is not None else None
+    return name is not None and name.rsplit(".", 1)[-1].endswith("compiling")
+
+
+def returns(body: Sequence[ast.stmt]) -> bool:
+    """Whether every path through a block ends in `return`."""
+    if not body:
+        return False
+    last = body[-1]
+    if isinstance(last, ast.Return):
+        return True
+    if isinstance(last, ast.If):
+        return returns(last.body) and returns(last.orelse)
+    return isinstance(last, (ast.With, ast.AsyncWith)) and returns(last.body)
+
+
+def walk_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and what is below it in the same scope: nested functions are not entered."""
+    yield node
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from walk_scope(child)
+
+
+def contains(body: Sequence[ast.stmt], kinds: type | tuple[type, ...]) -> bool:
+    return any(isinstance(n, kinds) for s in body for n in walk_scope(s))
+
+
+def is_elif(node: ast.If, module: Module) -> bool:
+    """Whether an `if` is written as an `elif` of another."""
+    parent = module.parents.get(node)
+    return (
+        isinstance(parent, ast.If)
+        and parent.orelse == [node]
+        and parent.col_offset == node.col_offset
+    )

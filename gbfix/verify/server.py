@@ -1,0 +1,195 @@
+"""The process that imports torch once and forks a fresh child for every job.
+
+It reads batches of jobs from its standard input and writes their outcomes to its standard output,
+as pickles with their length in front. A child runs one job under a time and a memory limit, and
+whatever it does to itself (crash, hang, exit, change directory, start threads) ends with it. The
+server itself never runs the user's code nor any kernel, so that forking it is safe.
+
+Started as `python -m gbfix.verify.server`, and not through `multiprocessing`, which would import the
+user's main module in every worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import resource
+import select
+import signal
+import struct
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from gbfix.verify.jobs import Job, Limits, Outcome, read_frame, write_frame
+
+PRELOAD = (
+    "torch._dynamo",
+    "torch._inductor.compile_fx",
+    "torch._inductor.scheduler",
+    "torch._inductor.codegen.cpp",
+    "torch._dynamo.backends.debugging",
+    "torch._higher_order_ops",
+    "gbfix.verify.execute",
+)
+
+
+@dataclass
+class _Child:
+    """A job that is running: its process, the pipe it answers on, and what it has said so far."""
+
+    job: Job
+    number: int
+    pid: int
+    pipe: int
+    deadline: float
+    said: list[bytes] = field(default_factory=list)
+
+
+def serve(source: BinaryIO, sink: BinaryIO) -> None:
+    """Answer batches of jobs until the client goes away."""
+    while True:
+        frame = read_frame(source)
+        if frame is None:
+            return
+        jobs, parallel = pickle.loads(frame)
+        outcomes = _run_batch(jobs, parallel, source.fileno())
+        if outcomes is None:
+            return
+        write_frame(sink, pickle.dumps(outcomes))
+
+
+def _run_batch(jobs: Sequence[Job], parallel: int, client: int) -> list[Outcome] | None:
+    """Run jobs, some at a time; None if the client went away meanwhile."""
+    outcomes: dict[int, Outcome] = {}
+    running: dict[int, _Child] = {}
+    waiting = list(enumerate(jobs))
+    while waiting or running:
+        while waiting and len(running) < parallel:
+            number, job = waiting.pop(0)
+            child = _start(number, job)
+            running[child.pipe] = child
+        nearest = min(child.deadline for child in running.values())
+        ready, _, _ = select.select(
+            [*running, client], [], [], max(0.0, nearest - time.monotonic())
+        )
+        if client in ready:  # it sends nothing while it waits, so this is the end of it
+            for child in running.values():
+                _kill(child)
+            return None
+        for pipe in ready:
+            child = running[pipe]
+            piece = os.read(pipe, 1 << 20)
+            if piece:
+                child.said.append(piece)
+            else:
+                outcomes[child.number] = _finished(running.pop(pipe))
+        now = time.monotonic()
+        for child in [child for child in running.values() if child.deadline <= now]:
+            _kill(running.pop(child.pipe))
+            limit = child.job.limits.seconds
+            outcomes[child.number] = Outcome(failure=f"it ran for more than {limit:g} seconds")
+    return [outcomes[number] for number in range(len(jobs))]
+
+
+def _start(number: int, job: Job) -> _Child:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reading)
+        _child(job, writing)
+    os.close(writing)
+    return _Child(job, number, pid, reading, time.monotonic() + job.limits.seconds)
+
+
+def _child(job: Job, pipe: int) -> None:
+    """Run a job and never return."""
+    code = 1
+    try:
+        os.setsid()
+        _limit(job.limits)
+        module, _, name = job.function.partition(":")
+        result = getattr(importlib.import_module(module), name)(*pickle.loads(job.arguments))
+        said = b"+" + pickle.dumps(result)
+        code = 0
+    except BaseException as error:
+        text = "".join(traceback.format_exception(error))
+        said = b"-" + f"{type(error).__name__}: {error}\n{text}".encode(errors="replace")
+    try:
+        with open(pipe, "wb", closefd=False) as stream:
+            stream.write(said)
+    finally:
+        # Threads that the user's code has started must not keep the process.
+        os._exit(code)
+
+
+def _limit(limits: Limits) -> None:
+    # If the server is killed outright, nobody else is left to end a hanging child.
+    signal.alarm(int(limits.seconds) + 10)
+    if limits.memory is not None:
+        pages = int(open("/proc/self/statm").read().split()[0]) if sys.platform == "linux" else 0
+        most = pages * resource.getpagesize() + limits.memory
+        with contextlib.suppress(ValueError, OSError):  # an outer limit may be lower
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _finished(child: _Child) -> Outcome:
+    os.close(child.pipe)
+    _, status = os.waitpid(child.pid, 0)
+    _kill_group(child.pid)
+    said = b"".join(child.said)
+    if said[:1] == b"+" and os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
+        return Outcome(result=said[1:])
+    if said[:1] == b"-":
+        text = said[1:].decode(errors="replace")
+        if text.startswith("MemoryError"):
+            return Outcome(failure="it ran out of memory", detail=text)
+        return Outcome(failure=text.splitlines()[0], detail=text)
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        with contextlib.suppress(ValueError):
+            return Outcome(failure=f"it crashed with {signal.Signals(number).name}")
+        return Outcome(failure=f"it was ended by signal {number}")
+    return Outcome(failure=f"it ended its process with exit code {os.WEXITSTATUS(status)}")
+
+
+def _kill(child: _Child) -> None:
+    _kill_group(child.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child.pid, 0)
+    os.close(child.pipe)
+
+
+def _kill_group(pid: int) -> None:
+    """End what a child has started; its group has the child's own number."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def main() -> None:
+    """Take the standard streams for the protocol, load what jobs need, and serve."""
+    source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2) if not os.environ.get("GBFIX_TRACEBACK") else (0, 1):
+        os.dup2(null, descriptor)
+    import torch
+
+    # One thread: sums come out the same each time, and a fork finds no pool half alive.
+    torch.set_num_threads(1)
+    for name in PRELOAD:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    serve(source, sink)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""What the checker says: a status, the differences behind it, and the evidence.
+
+Values only; they are printed by commands, compared by tests and written as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from gbfix.dynamo.records import Capture
+from gbfix.verify.arms import Coverage
+
+
+class Status(str, Enum):
+    """The one word for a target."""
+
+    VERIFIED = "verified"
+    PARTLY_VERIFIED = "partly verified"
+    DIFFERENT = "different"
+    NO_FEWER_BREAKS = "no fewer breaks"
+    FAILS_EAGER = "original fails in eager"
+    FAILS_COMPILED = "original fails compiled but not eager"
+    NOT_RUN = "not run"
+
+
+class Kind(str, Enum):
+    """In what two calls differ."""
+
+    STRUCTURE = "structure"
+    DTYPE = "dtype"
+    SHAPE = "shape"
+    STRIDE = "stride"
+    DEVICE = "device"
+    VALUE = "value"
+    REQUIRES_GRAD_GAINED = "requires_grad gained"
+    REQUIRES_GRAD_LOST = "requires_grad lost"
+    GRADIENT_ZERO = "gradient zeros instead of None"
+    GRADIENT_NONE = "gradient None or not"
+    ALIAS = "alias"
+    ALIAS_LOST = "alias lost"
+    EFFECT = "output"
+    EFFECT_DROPPED = "output dropped"
+    EXCEPTION = "exception"
+    EXCEPTION_TYPE = "exception type"
+    EXCEPTION_SKIPPED = "exception skipped"
+
+
+# What a fix of the level `review` may change, in compiled runs only.
+REVIEW = frozenset(
+    {
+        Kind.STRIDE,
+        Kind.REQUIRES_GRAD_GAINED,
+        Kind.GRADIENT_ZERO,
+        Kind.ALIAS_LOST,
+        Kind.EFFECT_DROPPED,
+        Kind.EXCEPTION_TYPE,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which the rewritten code is not as the original."""
+
+    mode: str
+    call: int
+    kind: Kind
+    place: str
+    detail: str
+
+    def __str__(self) -> str:
+        where = f" {self.place}" if self.place else ""
+        return f"{self.mode}, call {self.call + 1}:{where} {self.detail}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a verdict stands on."""
+
+    backend: str = ""
+    device: str = "cpu"
+    inputs: tuple[str, ...] = ()
+    calls: int = 0
+    gradients: bool = False
+    arms: Coverage = field(default_factory=Coverage)
+    before: Capture | None = None
+    after: Capture | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found for one target.
+
+    `remarks` are differences that a fix may make in compiled runs, and that a reader should know.
+    """
+
+    target: str
+    status: Status
+    reason: str
+    differences: tuple[Difference, ...] = ()
+    remarks: tuple[Difference, ...] = ()
+    evidence: Evidence = field(default_factory=Evidence)
+
+    @property
+    def verified(self) -> bool:
+        """Whether the rewrite may be taken as proven."""
+        return self.status is Status.VERIFIED
+
+
+def all_verified(verdicts: Iterable[Verdict]) -> bool:
+    """Whether there is something and all of it is verified."""
+    found = list(verdicts)
+    return bool(found) and all(verdict.verified for verdict in found)
