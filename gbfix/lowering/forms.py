@@ -114,7 +114,7 @@ class Writer:
             layout.call(
                 f"{self.torch}.where",
                 [condition, self.expression(a)[0], self.expression(b)[0]],
-                width=self.width - (0 if self.branch.returns else len(name) + 3) - 7,
+                width=self.width - (7 if self.branch.returns else len(name) + 3),
                 unit=self.unit,
             )
             for (a, b), name in zip(pairs, names or ["return"] * len(pairs), strict=True)
