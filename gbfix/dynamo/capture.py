@@ -56,13 +56,17 @@ class Recorder:
 
 @contextlib.contextmanager
 def recording(
-    backend: str = "eager", *, fullgraph: bool = False, dynamic: bool | None = None
+    backend: str = "eager",
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    emulate_precision_casts: bool = False,
 ) -> Iterator[Recorder]:
     """Record all that Dynamo does in the block, from a clean state; `torch.compile` is redirected."""
     recorder = Recorder(lookup(backend))
     reset()
     with (
-        comparable(),
+        comparable(emulate_precision_casts=emulate_precision_casts),
         compile_with(recorder.backend, fullgraph=fullgraph, dynamic=dynamic),
         _watching_breaks(recorder),
         _watching_skips(recorder),

@@ -7,14 +7,11 @@ while code is measured. The module knows nothing of what is run or how it is com
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 import torch
-
-BACKENDS = ("eager", "aot_eager", "inductor")
 
 
 def reset() -> None:
@@ -28,11 +25,6 @@ def lookup(backend: str) -> Callable[..., Any]:
 
     found: Callable[..., Any] = lookup_backend(backend)
     return found
-
-
-def default_backend() -> str:
-    """Inductor where its compiler is found (a C++ compiler; Triton brings its own), else aot_eager."""
-    return "inductor" if any(map(shutil.which, ("g++", "clang++", "c++"))) else "aot_eager"
 
 
 def compiler_folder() -> str:

@@ -71,6 +71,8 @@ def _leaf(
         yield from _tensor(place, mine, theirs, tolerance)
     elif place.startswith("gradient"):
         yield from _gradient(place, mine, theirs)
+    elif mine is None and place.startswith("state"):
+        yield Kind.STATE_ADDED, place, "is only there in the rewritten"
     elif mine is None or theirs is None:
         side = "the original" if theirs is None else "the rewritten"
         yield Kind.STRUCTURE, place, f"is only there in {side}"

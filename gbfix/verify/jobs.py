@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from typing import IO
 
 _LENGTH = struct.Struct("!Q")
 
@@ -28,14 +28,15 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The pickled result of a job, or why there is none."""
+    """The pickled result of a job, or why there is none; `exhausted` if time or memory ran out."""
 
     result: bytes | None = None
     failure: str | None = None
+    exhausted: bool = False
     detail: str = ""
 
 
-def read_frame(stream: BinaryIO) -> bytes | None:
+def read_frame(stream: IO[bytes]) -> bytes | None:
     """The next frame, or None at the end of the stream."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
@@ -45,7 +46,7 @@ def read_frame(stream: BinaryIO) -> bytes | None:
     return body if len(body) == length else None
 
 
-def write_frame(stream: BinaryIO, body: bytes) -> None:
+def write_frame(stream: IO[bytes], body: bytes) -> None:
     """Send a frame."""
     stream.write(_LENGTH.pack(len(body)))
     stream.write(body)

@@ -120,7 +120,7 @@ def build(target: Target, module: types.ModuleType) -> Any:
     """
     try:
         if target.pickled is not None:
-            if target.module == "__main__" or module.__name__ != target.module:
+            if target.main:
                 sys.modules["__main__"] = module
             return pickle.loads(target.pickled)
         if target.init is not None:

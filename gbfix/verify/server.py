@@ -18,12 +18,12 @@ import pickle
 import resource
 import select
 import signal
-import struct
 import sys
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import BinaryIO
 
 from gbfix.verify.jobs import Job, Limits, Outcome, read_frame, write_frame
@@ -93,7 +93,8 @@ def _run_batch(jobs: Sequence[Job], parallel: int, client: int) -> list[Outcome]
         for child in [child for child in running.values() if child.deadline <= now]:
             _kill(running.pop(child.pipe))
             limit = child.job.limits.seconds
-            outcomes[child.number] = Outcome(failure=f"it ran for more than {limit:g} seconds")
+            sentence = f"it ran for more than {limit:g} seconds"
+            outcomes[child.number] = Outcome(failure=sentence, exhausted=True)
     return [outcomes[number] for number in range(len(jobs))]
 
 
@@ -132,12 +133,19 @@ def _limit(limits: Limits) -> None:
     # If the server is killed outright, nobody else is left to end a hanging child.
     signal.alarm(int(limits.seconds) + 10)
     if limits.memory is not None:
-        pages = int(open("/proc/self/statm").read().split()[0]) if sys.platform == "linux" else 0
-        most = pages * resource.getpagesize() + limits.memory
+        most = _memory_in_use() + limits.memory
         with contextlib.suppress(ValueError, OSError):  # an outer limit may be lower
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _memory_in_use() -> int:
+    """The size of the address space; known on Linux only, elsewhere the limit is that much lower."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
 
 
 def _finished(child: _Child) -> Outcome:
@@ -150,7 +158,7 @@ def _finished(child: _Child) -> Outcome:
     if said[:1] == b"-":
         text = said[1:].decode(errors="replace")
         if text.startswith("MemoryError"):
-            return Outcome(failure="it ran out of memory", detail=text)
+            return Outcome(failure="it ran out of memory", exhausted=True, detail=text)
         return Outcome(failure=text.splitlines()[0], detail=text)
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
@@ -181,6 +189,10 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2) if not os.environ.get("GBFIX_TRACEBACK") else (0, 1):
         os.dup2(null, descriptor)
+    # Found by `-m`; a user's `random.py` in the current folder must not be taken for Python's.
+    sys.path[:] = [folder for folder in sys.path if folder not in ("", str(Path.cwd()))] + [
+        str(Path(__file__).parent.parent.parent)
+    ]
     import torch
 
     # One thread: sums come out the same each time, and a fork finds no pool half alive.

@@ -20,7 +20,8 @@ class Target:
     """A callable of a module: a function, a class to construct, or a pickled object.
 
     `module` is imported with `folders` on the path. `init`, a `module:function`, builds the object
-    in place of construction without arguments; `pickled` is the object itself.
+    in place of construction without arguments; `pickled` is the object itself, and `main` says that it
+    knows its module as `__main__`.
     """
 
     module: str
@@ -29,6 +30,7 @@ class Target:
     folders: tuple[str, ...] = ()
     init: str | None = None
     pickled: bytes | None = None
+    main: bool = False
 
     @property
     def title(self) -> str:

@@ -45,10 +45,14 @@ class Kind(str, Enum):
     EXCEPTION = "exception"
     EXCEPTION_TYPE = "exception type"
     EXCEPTION_SKIPPED = "exception skipped"
+    STATE_ADDED = "state added"
 
+
+# What a rewrite may add without a caller's noticing: a value that it has read beforehand, say.
+ADDED = frozenset({Kind.STATE_ADDED})
 
 # What a fix of the level `review` may change, in compiled runs only.
-REVIEW = frozenset(
+REVIEW = ADDED | frozenset(
     {
         Kind.STRIDE,
         Kind.REQUIRES_GRAD_GAINED,

@@ -96,4 +96,4 @@ def _python_path() -> str:
     """The path on which a worker finds this gbfix, whatever the current folder is."""
     own = str(Path(__file__).resolve().parent.parent.parent)
     given = os.environ.get("PYTHONPATH")
-    return f"{own}{os.pathsep}{given}" if given else own
+    return f"{given}{os.pathsep}{own}" if given else own

@@ -1,0 +1,220 @@
+"""One call of a target, and everything that can be seen after it.
+
+Knows how to ask for gradients and where state is kept; not which run a call belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from gbfix.dynamo.capture import is_compile_error, summary
+from gbfix.dynamo.control import original_module
+from gbfix.verify.listening import Listener, Stopped
+from gbfix.verify.recipes import Arguments
+from gbfix.verify.snapshot import CallShot, Effects, Leaves, Raised, aliases, leaves, tensors
+
+_DATA = (torch.Tensor, int, float, str, list, dict, set, types.NoneType)
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """What all calls of a run have in common."""
+
+    gradients: bool = False
+    dtype: str | None = None
+    device: str = "cpu"
+
+
+def convert(target: Any, module: types.ModuleType, dtype: str | None, device: str) -> None:
+    """Bring a module's tensors, and those among the globals, to a dtype and a device."""
+    if dtype is None and device == "cpu":
+        return
+    root = root_of(target)
+    if root is not None:
+        root.to(device=device, dtype=getattr(torch, dtype) if dtype else None)
+        for part in root.modules():
+            _convert_values(vars(part), dtype, device)
+    _convert_values(vars(module), dtype, device)
+
+
+def _convert_values(values: dict[str, Any], dtype: str | None, device: str) -> None:
+    for name, value in list(values.items()):
+        if isinstance(value, torch.Tensor):
+            values[name] = _converted(value, dtype, device)
+
+
+def _converted(value: Any, dtype: str | None, device: str) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    wanted = getattr(torch, dtype) if dtype and value.is_floating_point() else value.dtype
+    if value.dtype == wanted and str(value.device) == device:
+        return value
+    return value.detach().to(device, wanted).requires_grad_(value.requires_grad)
+
+
+def call(
+    function: Callable[..., Any],
+    target: Any,
+    module: types.ModuleType,
+    arguments: Arguments,
+    options: CallOptions,
+) -> CallShot:
+    """Call a function and keep what a caller could see of it."""
+    arguments = pytree.tree_map(
+        lambda value: _converted(value, options.dtype, options.device), arguments
+    )
+    asked: dict[str, torch.Tensor] = {}
+    if options.gradients:
+        arguments, asked = _asking_for_gradients(arguments, state_of(target, module))
+    result: Any = None
+    raised: Raised | None = None
+    heard = Listener()
+    with heard.listening():
+        try:
+            result = function(*arguments[0], **arguments[1])
+        except (KeyboardInterrupt, Stopped):
+            raise
+        except BaseException as error:
+            raised = _raised(error)
+    return _shot(result, raised, heard.effects, arguments, target, module, asked)
+
+
+def _shot(
+    result: Any,
+    raised: Raised | None,
+    effects: Effects,
+    arguments: Arguments,
+    target: Any,
+    module: types.ModuleType,
+    asked: dict[str, torch.Tensor],
+) -> CallShot:
+    found: Leaves = _random_state()
+    given = _by_place(arguments)
+    state = state_of(target, module)
+    for group in (given, {"result": result} if raised is None else {}, state):
+        for place, value in group.items():
+            found.update(leaves(value, place))
+    groups = [*given.items(), ("result", result), *state.items()]
+    shared = aliases(groups)
+    if asked and raised is None:
+        error = _backward(result)
+        if error is not None:
+            found["gradient"] = error
+        for place, tensor in asked.items():
+            for name, leaf in leaves(tensor.grad, f"gradient of {place}").items():
+                found[name] = leaf
+    return CallShot(found, shared, effects, raised)
+
+
+def _by_place(arguments: Arguments) -> dict[str, Any]:
+    args = {f"argument {number}": value for number, value in enumerate(arguments[0], 1)}
+    return args | {f"argument {name}": value for name, value in arguments[1].items()}
+
+
+def _raised(error: BaseException) -> Raised:
+    if is_compile_error(error):
+        return Raised(type(error).__name__, summary(error), by_compiler=True)
+    return Raised(type(error).__name__, str(error))
+
+
+def _random_state() -> Leaves:
+    """The state of each generator, as a digest; whether two are equal is all that matters."""
+    states: dict[str, bytes] = {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "python": repr(random.getstate()).encode(),
+    }
+    if "numpy" in sys.modules:
+        import numpy
+
+        states["numpy"] = repr(numpy.random.get_state()).encode()
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        states["cuda"] = torch.cuda.get_rng_state().numpy().tobytes()
+    return {f"random.{name}": hashlib.sha1(state).hexdigest() for name, state in states.items()}
+
+
+# State
+
+
+def root_of(target: Any) -> torch.nn.Module | None:
+    """The module that a target is or is bound to."""
+    owner = target if isinstance(target, torch.nn.Module) else getattr(target, "__self__", None)
+    owner = original_module(owner)
+    return owner if isinstance(owner, torch.nn.Module) else None
+
+
+def state_of(target: Any, module: types.ModuleType) -> dict[str, Any]:
+    """What a target keeps between calls: attributes of modules, of its owner, and global data."""
+    state: dict[str, Any] = {}
+    root = root_of(target)
+    if root is not None:
+        for prefix, part in root.named_modules():
+            place = f"state self.{prefix}." if prefix else "state self."
+            plain = {k: v for k, v in vars(part).items() if not k.startswith("_")}
+            for name, value in {**plain, **part._parameters, **part._buffers}.items():
+                state[place + name] = value
+            state[place + "(not persistent)"] = sorted(part._non_persistent_buffers_set)
+    elif not isinstance(getattr(target, "__self__", target), types.FunctionType):
+        owner = getattr(target, "__self__", target)
+        for name, value in getattr(owner, "__dict__", {}).items():
+            if not name.startswith("__") and not callable(value):
+                state[f"state self.{name}"] = value
+    for name, value in vars(module).items():
+        if not name.startswith("__") and isinstance(value, _DATA):
+            state[f"state global {name}"] = value
+    return state
+
+
+# Gradients
+
+
+def _asking_for_gradients(
+    arguments: Arguments, state: dict[str, Any]
+) -> tuple[Arguments, dict[str, torch.Tensor]]:
+    """Arguments that want gradients, and every leaf, by place, that will have one.
+
+    The call gets copies of the leaves, so that it may change its arguments in place.
+    """
+    asked: dict[str, torch.Tensor] = {}
+    for place, value in state.items():
+        for name, tensor in tensors(value, place):
+            if tensor.is_leaf and tensor.requires_grad:
+                tensor.grad = None
+                asked[name] = tensor
+
+    def ask(value: Any, place: str) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        leaf = value.detach().clone().requires_grad_(True)
+        asked[place] = leaf
+        return leaf.clone()
+
+    flat, shape = pytree.tree_flatten(arguments)
+    asking = [ask(value, f"argument leaf {number}") for number, value in enumerate(flat, 1)]
+    return pytree.tree_unflatten(asking, shape), asked
+
+
+def _backward(result: Any) -> str | None:
+    """Send gradients back from everything in the result; the error's text if that fails."""
+    total: torch.Tensor | None = None
+    for _, tensor in tensors(result, ""):
+        if tensor.requires_grad and tensor.is_floating_point():
+            weights = torch.linspace(
+                0.5, 1.5, tensor.numel(), dtype=torch.float64, device=tensor.device
+            )
+            part = (tensor.double().reshape(-1) * weights).sum()
+            total = part if total is None else total + part
+    if total is not None and total.requires_grad:
+        try:
+            torch.autograd.backward(total)
+        except RuntimeError as error:
+            return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    return None

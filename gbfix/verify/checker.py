@@ -1,0 +1,313 @@
+"""Verifies one target: makes the runs in workers, has them judged, and gives the verdict.
+
+It needs neither torch nor the user's code in its own process.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from gbfix.dynamo.backends import default_backend
+from gbfix.dynamo.records import Capture
+from gbfix.verify.arms import Branch, coverage, rewritten_branches
+from gbfix.verify.jobs import Job, Limits, Outcome
+from gbfix.verify.messages import Findings, Generated, RunRecord, Runs, RunSpec, SearchSpec
+from gbfix.verify.recipes import Inputs
+from gbfix.verify.targets import Side
+from gbfix.verify.verdict import REVIEW, Difference, Evidence, Kind, Status, Verdict
+from gbfix.verify.worker import Workers
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a target is verified.
+
+    Attributes:
+        backend: the backend of compiled runs; None for Inductor where it has a compiler.
+        gradients: whether to compare gradients as well.
+        leeway: differences that compiled runs may show; they are told, but do not count.
+        search_seconds: how long to search for inputs.
+    """
+
+    backend: str | None = None
+    device: str = "cpu"
+    dtype: str | None = None
+    dynamic: bool | None = None
+    gradients: bool = True
+    leeway: frozenset[Kind] = REVIEW
+    limits: Limits = field(default_factory=Limits)
+    search_seconds: float = 30.0
+
+
+GRADIENTS = " with gradients"
+
+
+class _Stop(Exception):
+    """The verdict is known before all runs are made."""
+
+    def __init__(self, status: Status, reason: str, differences: Sequence[Difference] = ()) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.differences = tuple(differences)
+
+
+def verify_sides(
+    workers: Workers,
+    original: Side,
+    rewritten: Side,
+    inputs: Inputs | None = None,
+    options: Options | None = None,
+) -> Verdict:
+    """Verify that a rewritten side does what the original does and breaks less.
+
+    Without `inputs` they are generated.
+    """
+    start = time.monotonic()
+    check = _Check(workers, original, rewritten, inputs, options or Options())
+    verdict = check.verdict()
+    seconds = time.monotonic() - start
+    return replace(verdict, evidence=replace(verdict.evidence, seconds=seconds))
+
+
+class _Check:
+    """The runs of one target and the evidence that they have given so far."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        original: Side,
+        rewritten: Side,
+        inputs: Inputs | None,
+        options: Options,
+    ) -> None:
+        self.workers = workers
+        self.original = original
+        self.rewritten = rewritten
+        self.inputs = inputs
+        self.options = options
+        self.evidence = Evidence(device=options.device)
+        self.remarks: tuple[Difference, ...] = ()
+        self.ways: dict[str, Runs] = {}
+
+    def verdict(self) -> Verdict:
+        """Make the runs, the cheap ones first, until the verdict is known."""
+        title = self.original.target.title
+        try:
+            status, reason = self._status()
+        except _Stop as stop:
+            return Verdict(
+                title, stop.status, stop.reason, stop.differences, self.remarks, self.evidence
+            )
+        return Verdict(title, status, reason, (), self.remarks, self.evidence)
+
+    def _status(self) -> tuple[Status, str]:
+        self.backend = self.options.backend or default_backend()
+        self.evidence = replace(self.evidence, backend=self.backend)
+        self._find_inputs()
+        self._eager()
+        self._compiled()
+        before, after = self.evidence.before, self.evidence.after
+        assert before is not None and after is not None
+        if not fewer_breaks(before, after):
+            return Status.NO_FEWER_BREAKS, f"{_told(before)} before, {_told(after)} after"
+        arms = self.evidence.arms
+        reason = f"{_told(before)} before, {_told(after)} after"
+        if arms.missing:
+            return Status.PARTLY_VERIFIED, f"{reason}; {arms} arms run, not {arms.missing[0]}"
+        return Status.VERIFIED, f"{reason}; {arms} arms run"
+
+    # Inputs and eager runs
+
+    def _find_inputs(self) -> None:
+        if self.inputs is not None:
+            return
+        touched, files = self._touched()
+        spec = SearchSpec(
+            self.original,
+            touched,
+            files,
+            self.options.search_seconds,
+            self.options.device,
+            self.options.dtype,
+        )
+        limits = replace(
+            self.options.limits,
+            seconds=self.options.limits.seconds + self.options.search_seconds,
+        )
+        (outcome,) = self.workers.run([_job("gbfix.verify.inputs:generate", limits, spec)])
+        if outcome.result is None:
+            raise _Stop(Status.NOT_RUN, f"the search for inputs: {outcome.failure}")
+        generated: Generated = pickle.loads(outcome.result)
+        if generated.inputs is None:
+            raise _Stop(Status.NOT_RUN, str(generated.failure))
+        self.inputs = generated.inputs
+
+    def _touched(self) -> tuple[frozenset[Branch], frozenset[str]]:
+        """The branches that the rewrite touches, and the files that it is about."""
+        before, after = dict(self.original.texts), dict(self.rewritten.texts)
+        versions = {path: (text, after.get(path, text)) for path, text in before.items()}
+        mine, theirs = self.original.target.file, self.rewritten.target.file
+        own = os.path.realpath(mine) if mine else None
+        if own in before and theirs is not None:
+            versions[own] = before[own], after.get(os.path.realpath(theirs), before[own])
+        touched: set[Branch] = set()
+        for path, (text, other) in versions.items():
+            touched |= rewritten_branches(path, text, other)
+        changed = {path for path, (text, other) in versions.items() if text != other}
+        return frozenset(touched), frozenset(changed | ({own} if own else set()))
+
+    def _eager(self) -> None:
+        ways = [
+            self._spec(self.original),
+            self._spec(self.rewritten),
+            self._spec(self.original, reference=True),
+            self._spec(self.original, watch=True),
+        ]
+        if self.options.gradients:
+            ways += [replace(spec, gradients=True) for spec in ways[:3]]
+        outcomes = self.workers.run([self._job(spec) for spec in ways])
+        watched = self._original(outcomes[3], "eager")
+        touched, files = self._touched()
+        self.evidence = replace(
+            self.evidence,
+            inputs=watched.inputs,
+            calls=watched.number_of_calls,
+            arms=coverage(touched, watched.seen, files),
+        )
+        findings = self._eager_way("", outcomes)
+        if findings.out_of_memory:
+            raise _Stop(Status.NOT_RUN, "the original ran out of memory")
+        if all(findings.original_errors):
+            raise _Stop(Status.FAILS_EAGER, str(findings.original_errors[0]))
+        differences = findings.differences
+        if self.options.gradients and not differences:
+            more = self._eager_way(GRADIENTS, outcomes[4:])
+            differences = more.differences
+            if more.has_gradients:
+                self.evidence = replace(self.evidence, gradients=True)
+            else:
+                del self.ways[GRADIENTS]
+        if differences:
+            raise _Stop(Status.DIFFERENT, str(differences[0]), differences)
+
+    def _eager_way(self, label: str, outcomes: Sequence[Outcome]) -> Findings:
+        """Compare the eager runs of one way of calling, and keep them for the compiled ones."""
+        eager = self._original(outcomes[0], f"eager{label}").calls
+        rewritten = self._rewritten(outcomes[1], f"eager{label}").calls
+        reference = _record(outcomes[2])
+        self.ways[label] = Runs(eager, reference=reference.calls or None)
+        findings = self._judged(replace(self.ways[label], rewritten_eager=rewritten), label)
+        self.remarks = (*self.remarks, *findings.remarks)
+        return findings
+
+    # Compiled runs
+
+    def _compiled(self) -> None:
+        sides = (self.original, self.rewritten)
+        # Whether one graph holds everything is Dynamo's answer; no backend has to be waited for.
+        ways = [self._spec(side, backend="eager", fullgraph=True) for side in sides]
+        for label in self.ways:
+            gradients = label == GRADIENTS
+            ways += [self._spec(side, backend=self.backend, gradients=gradients) for side in sides]
+        outcomes = self.workers.run([self._job(spec) for spec in ways])
+        whole, runs = outcomes[:2], outcomes[2:]
+        differences: list[Difference] = []
+        failures: list[str] = []
+        for number, (label, eager) in enumerate(self.ways.items()):
+            first = self._original(runs[2 * number], f"compiled{label}")
+            second = self._rewritten(runs[2 * number + 1], f"compiled{label}")
+            if label != GRADIENTS:
+                self._count_breaks(first, second, [_record(outcome) for outcome in whole])
+            both = replace(eager, original_compiled=first.calls, rewritten_compiled=second.calls)
+            found = self._judged(both, label)
+            differences += found.differences
+            failures += found.compiler_errors
+            self.remarks = (*self.remarks, *found.remarks)
+        if failures:
+            raise _Stop(Status.FAILS_COMPILED, failures[0], differences)
+        if differences:
+            raise _Stop(Status.DIFFERENT, str(differences[0]), differences)
+
+    def _count_breaks(
+        self, first: RunRecord, second: RunRecord, whole: Sequence[RunRecord]
+    ) -> None:
+        assert first.capture is not None and second.capture is not None
+        errors = [record.failure or record.refused for record in whole]
+        self.evidence = replace(
+            self.evidence,
+            before=first.capture.with_fullgraph(errors[0]),
+            after=second.capture.with_fullgraph(errors[1]),
+        )
+
+    # Jobs
+
+    def _spec(self, side: Side, **how: Any) -> RunSpec:
+        assert self.inputs is not None
+        return RunSpec(
+            side,
+            self.inputs,
+            dynamic=self.options.dynamic,
+            device=self.options.device,
+            dtype=self.options.dtype,
+            **how,
+        )
+
+    def _job(self, spec: RunSpec) -> Job:
+        return _job("gbfix.verify.execute:run", self.options.limits, spec)
+
+    def _judged(self, runs: Runs, label: str) -> Findings:
+        limits = Limits(self.options.limits.seconds, None)
+        job = _job("gbfix.verify.judge:judge", limits, runs, self.options.leeway, label)
+        (outcome,) = self.workers.run([job])
+        if outcome.result is None:
+            raise _Stop(Status.NOT_RUN, f"the comparison: {outcome.failure}")
+        findings: Findings = pickle.loads(outcome.result)
+        return findings
+
+    def _original(self, outcome: Outcome, mode: str) -> RunRecord:
+        record = _record(outcome)
+        if record.failure is not None:
+            raise _Stop(Status.NOT_RUN, f"the original, {mode}: {record.failure}")
+        return record
+
+    def _rewritten(self, outcome: Outcome, mode: str) -> RunRecord:
+        record = _record(outcome)
+        if record.failure is None:
+            return record
+        sentence = f"the rewritten, {mode}: {record.failure}"
+        if outcome.exhausted:
+            raise _Stop(Status.NOT_RUN, sentence)
+        difference = Difference(mode, 0, Kind.EXCEPTION, "", record.failure)
+        raise _Stop(Status.DIFFERENT, sentence, [difference])
+
+
+def fewer_breaks(before: Capture, after: Capture) -> bool:
+    """Whether a capture is better: fewer places, or else fewer frames skipped, or fewer breaks."""
+
+    def badness(capture: Capture) -> tuple[int, int, int]:
+        skipped = len(capture.skips) + sum(b.kind != "splits" for b in capture.breaks)
+        return len(capture.sites), skipped, len(capture.breaks)
+
+    return badness(after) < badness(before)
+
+
+def _told(capture: Capture) -> str:
+    count = len(capture.sites) or len(capture.skips)
+    return f"{count or 'no'} break{'' if count == 1 else 's'}"
+
+
+def _job(function: str, limits: Limits, *arguments: Any) -> Job:
+    return Job(function, pickle.dumps(arguments), limits)
+
+
+def _record(outcome: Outcome) -> RunRecord:
+    if outcome.result is None:
+        return RunRecord(failure=outcome.failure or "it did not end")
+    record: RunRecord = pickle.loads(outcome.result)
+    return record

@@ -1,0 +1,137 @@
+"""Runs a target in one way, in a worker: loads it, calls it in turn, keeps what can be seen.
+
+One run is eager or compiled, with or without gradients, of one side. It does not know of the other
+runs, and compares nothing.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from gbfix.dynamo import control
+from gbfix.dynamo.capture import recording
+from gbfix.verify.arms import WATCH, Watcher
+from gbfix.verify.calls import CallOptions, call, convert
+from gbfix.verify.loading import LoadError, build, load, reference
+from gbfix.verify.messages import RunRecord, RunSpec
+from gbfix.verify.recipes import Arguments, Inputs, description
+from gbfix.verify.snapshot import CallShot
+
+
+def run(spec: RunSpec) -> RunRecord:
+    """Run a side once, from the import of its file on."""
+    seed()
+    try:
+        return _run_eager(spec) if spec.backend is None else _run_compiled(spec, spec.backend)
+    except LoadError as error:
+        return RunRecord(failure=str(error))
+
+
+def _run_eager(spec: RunSpec) -> RunRecord:
+    watcher = Watcher()
+    setattr(builtins, WATCH, watcher.watch)
+    with control.never_compile():
+        module = load(spec.side, watcher.transform if spec.watch else None)
+        seed()
+        target = build(spec.side.target, module)
+        record = _calls(spec, module, target, target)
+    return replace(record, seen=frozenset(watcher.seen))
+
+
+def _run_compiled(spec: RunSpec, backend: str) -> RunRecord:
+    with recording(
+        backend,
+        fullgraph=spec.fullgraph,
+        dynamic=spec.dynamic,
+        emulate_precision_casts=spec.emulate_precision_casts,
+    ) as recorder:
+        module = load(spec.side)
+        seed()
+        target = build(spec.side.target, module)
+        function = target if control.is_compiled(target) else torch.compile(target)
+        record = _calls(spec, module, target, function)
+        return replace(record, capture=recorder.capture())
+
+
+def _calls(spec: RunSpec, module: Any, target: Any, function: Callable[..., Any]) -> RunRecord:
+    """Call the target with every input and the first again, with fresh arguments each time."""
+    maker = _Maker.of(spec, module)
+    first = maker.make()
+    if not first:
+        raise LoadError("there are no inputs")
+    dtype = "float64" if spec.reference else spec.dtype
+    convert(target, module, dtype, spec.device)
+    options = CallOptions(spec.gradients, dtype, spec.device)
+    shots: list[CallShot] = []
+    with _default_dtype(torch.float64 if spec.reference else None):
+        for number in order(len(first)):
+            arguments = maker.make()[number]
+            seed()
+            shots.append(call(function, target, module, arguments, options))
+    names = tuple(map(str, spec.inputs.recipes)) or tuple(map(description, first))
+    refused = (str(s.raised) for s in shots if s.raised is not None and s.raised.by_compiler)
+    return RunRecord(
+        pickle.dumps(tuple(shots)), len(shots), refused=next(refused, None), inputs=names
+    )
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes the arguments of a run as often as is needed."""
+
+    inputs: Inputs
+    factory: Any
+
+    @classmethod
+    def of(cls, spec: RunSpec, module: Any) -> _Maker:
+        """Find the user's function, if there is one."""
+        text = spec.inputs.factory
+        return cls(spec.inputs, reference(text, module) if text is not None else None)
+
+    def make(self) -> list[Arguments]:
+        """The arguments, the same every time.
+
+        Raises:
+            LoadError: if the user's function fails.
+        """
+        seed()
+        try:
+            return self.inputs.make(self.factory)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            where = self.inputs.factory or "the inputs"
+            raise LoadError(f"`{where}` failed: {type(error).__name__}: {error}") from error
+
+
+def order(inputs: int) -> tuple[int, ...]:
+    """Every input once and then the first again, or three times the only one: state is carried on."""
+    return (0, 0, 0) if inputs == 1 else (*range(inputs), 0)
+
+
+def seed() -> None:
+    """Start every generator from the same place."""
+    torch.manual_seed(0)
+    random.seed(0)
+    with contextlib.suppress(ImportError):
+        import numpy
+
+        numpy.random.seed(0)
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype | None) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype or before)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

@@ -1,0 +1,150 @@
+"""Generates inputs for a target: finds arguments that run, then steers them into every arm.
+
+It runs in a worker, on the original in eager. What it returns are recipes, so that other workers make
+the same arguments again.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import signal
+import time
+import types
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from gbfix.dynamo import control
+from gbfix.verify.arms import WATCH, Coverage, Watcher, coverage
+from gbfix.verify.calls import CallOptions, call, convert
+from gbfix.verify.execute import seed
+from gbfix.verify.listening import Stopped
+from gbfix.verify.loading import LoadError, build, load
+from gbfix.verify.messages import Generated, SearchSpec
+from gbfix.verify.recipes import CallRecipe, Inputs
+from gbfix.verify.search import NoInputs, search
+from gbfix.verify.signatures import parameters, size_hints
+from gbfix.verify.variants import drawn, special, telling
+
+_MOST_TELLING = 7
+_SECONDS_A_TRY = 3.0
+
+
+class _TakesTooLong(Stopped):
+    """A single try that does not end."""
+
+
+def generate(spec: SearchSpec) -> Generated:
+    """Find inputs for a target."""
+    seed()
+    try:
+        with control.never_compile():
+            return Generated(Inputs(recipes=_Search(spec).recipes()))
+    except (LoadError, NoInputs) as error:
+        return Generated(failure=str(error))
+
+
+class _Search:
+    """The tries of one search and what they have reached."""
+
+    def __init__(self, spec: SearchSpec) -> None:
+        self.spec = spec
+        self.watcher = Watcher()
+        setattr(builtins, WATCH, self.watcher.watch)
+        self.module: types.ModuleType = load(spec.side, self.watcher.transform)
+        self.options = CallOptions(dtype=spec.dtype, device=spec.device)
+        self.target = self._target()
+        self.end = time.monotonic() + spec.seconds
+
+    def _target(self) -> Any:
+        seed()
+        target = build(self.spec.side.target, self.module)
+        convert(target, self.module, self.spec.dtype, self.spec.device)
+        return target
+
+    def recipes(self) -> tuple[CallRecipe, ...]:
+        """One call that runs, those that tell much, and those that reach further arms."""
+        try:
+            wanted = parameters(self.target)
+        except (ValueError, TypeError) as error:
+            raise NoInputs(f"its parameters cannot be read: {error}") from error
+        try:
+            found = search(wanted, size_hints(self.target), self._attempt)
+        except NoInputs as error:
+            raise NoInputs(
+                f"no inputs were found with which it runs ({error}): give `--inputs module:function`"
+            ) from error
+        # What failing tries have reached on their way is not reached by any input that is kept.
+        self.watcher.seen.clear()
+        kept = [found.call]
+        self._attempt(found.call)
+        for recipe in telling(found.call):
+            if recipe not in kept and len(kept) <= _MOST_TELLING:
+                before = set(self.watcher.seen)
+                if self._attempt(recipe) is None:
+                    kept.append(recipe)
+                else:
+                    self.watcher.seen = before
+        self._steer(kept, special(found.call, found.left_out))
+        while self.coverage().missing and self._in_time():
+            further = drawn(found.call, self._reaches_more)
+            if further is None:
+                break
+            self._attempt(further)
+            kept.append(further)
+        return tuple(kept)
+
+    def coverage(self) -> Coverage:
+        """The arms that have been taken."""
+        return coverage(self.spec.touched, self.watcher.seen, self.spec.files)
+
+    def _steer(self, kept: list[CallRecipe], recipes: Iterable[CallRecipe]) -> None:
+        for recipe in recipes:
+            if not self.coverage().missing or not self._in_time():
+                return
+            if self._reaches_more(recipe):
+                self._attempt(recipe)
+                kept.append(recipe)
+
+    def _reaches_more(self, recipe: CallRecipe) -> bool:
+        """Whether a call takes an arm that was missing; what it reaches is not kept."""
+        if not self._in_time():
+            return False
+        before, missing = set(self.watcher.seen), set(self.coverage().missing)
+        self._attempt(recipe)
+        reached = missing - set(self.coverage().missing)
+        self.watcher.seen = before
+        return bool(reached)
+
+    def _in_time(self) -> bool:
+        return time.monotonic() < self.end
+
+    def _attempt(self, recipe: CallRecipe) -> str | None:
+        """Call the target; the error if it does not run."""
+        if not self._in_time():
+            return "the time for the search is over"
+        try:
+            with _limited(_SECONDS_A_TRY):
+                arguments = recipe.make()
+                seed()
+                shot = call(self.target, self.target, self.module, arguments, self.options)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        except Stopped as stopped:
+            self.target = self._target()
+            return str(stopped)
+        return str(shot.raised) if shot.raised is not None else None
+
+
+@contextlib.contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    def stop(*_: object) -> None:
+        raise _TakesTooLong("it does not end")
+
+    before: Callable[..., Any] | int | None = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

@@ -1,0 +1,103 @@
+"""Turns the calls of all runs of a target into what they show: differences and remarks.
+
+It runs in a worker, where tensors can be unpickled, and returns values that need no torch. It decides
+which differences matter; what a status is called is decided by the checker.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from gbfix.verify.compare import differences
+from gbfix.verify.messages import Findings, Runs
+from gbfix.verify.snapshot import CallShot, TensorShot
+from gbfix.verify.tolerance import Tolerance, derive
+from gbfix.verify.verdict import ADDED, Difference, Kind
+
+
+@dataclass
+class _Split:
+    """Differences sorted into those that count and those that are only told."""
+
+    allowed: frozenset[Kind]
+    counting: list[Difference] = field(default_factory=list)
+    told: list[Difference] = field(default_factory=list)
+
+    def add(self, found: Iterable[Difference], allowed: frozenset[Kind]) -> None:
+        for difference in found:
+            (self.told if difference.kind in allowed else self.counting).append(difference)
+
+
+def judge(runs: Runs, leeway: frozenset[Kind], label: str) -> Findings:
+    """Compare everything with the original's eager run.
+
+    Args:
+        runs: the calls.
+        leeway: kinds of differences that compiled runs may show.
+        label: what to add to the names of the modes; empty for plain calls.
+    """
+    eager = _calls(runs.original_eager) or ()
+    split = _Split(leeway)
+    rewritten = _calls(runs.rewritten_eager)
+    if rewritten is not None:
+        split.add(differences(f"eager{label}", eager, rewritten), ADDED)
+    original = _calls(runs.original_compiled)
+    compiled = _calls(runs.rewritten_compiled)
+    if compiled is not None:
+        tolerance = derive(eager, original or (), _calls(runs.reference) or ())
+        mode = f"compiled{label}"
+        found = differences(mode, eager, compiled, tolerance)
+        if original is not None:
+            found = _not_shared(found, eager, original, compiled, tolerance)
+        split.add(found, leeway)
+    return Findings(
+        tuple(split.counting),
+        tuple(split.told),
+        tuple(str(shot.raised) if shot.raised else None for shot in eager),
+        _compiler_errors(eager, original or ()),
+        any(shot.raised is not None and shot.raised.out_of_memory for shot in eager),
+        any(_has_gradient(shot) for shot in eager),
+    )
+
+
+def _calls(pickled: bytes | None) -> tuple[CallShot, ...] | None:
+    if pickled is None:
+        return None
+    found: tuple[CallShot, ...] = pickle.loads(pickled)
+    return found
+
+
+def _not_shared(
+    found: Sequence[Difference],
+    eager: Sequence[CallShot],
+    original: Sequence[CallShot],
+    compiled: Sequence[CallShot],
+    tolerance: Tolerance,
+) -> tuple[Difference, ...]:
+    """Differences from eager that the original, compiled, does not show in the same way.
+
+    Compiling changes some things by itself, strides and the order of prints for example, and a
+    rewrite is not to blame for them.
+    """
+    own = {(d.call, d.kind, d.place) for d in differences("", eager, original, tolerance)}
+    apart = {(d.call, d.place) for d in differences("", original, compiled, tolerance)}
+    return tuple(
+        d for d in found if (d.call, d.kind, d.place) not in own or (d.call, d.place) in apart
+    )
+
+
+def _compiler_errors(eager: Sequence[CallShot], compiled: Sequence[CallShot]) -> tuple[str, ...]:
+    return tuple(
+        str(theirs.raised)
+        for mine, theirs in zip(eager, compiled, strict=False)
+        if theirs.raised is not None and mine.raised is None
+    )
+
+
+def _has_gradient(shot: CallShot) -> bool:
+    return any(
+        place.startswith("gradient") and isinstance(leaf, TensorShot)
+        for place, leaf in shot.leaves.items()
+    )

@@ -1,0 +1,106 @@
+"""What the checker asks of workers and what they answer, as values that need no torch.
+
+Snapshots of tensors stay pickled in these, and are opened in workers only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gbfix.dynamo.records import Capture
+from gbfix.verify.arms import Branch, Seen
+from gbfix.verify.recipes import Inputs
+from gbfix.verify.targets import Side
+from gbfix.verify.verdict import Difference
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One way of running one side.
+
+    Attributes:
+        backend: the backend, or None for eager.
+        gradients: whether gradients are asked of inputs and parameters, and a backward follows.
+        reference: whether everything is converted to float64.
+        watch: whether the arms that are taken are recorded; eager only.
+    """
+
+    side: Side
+    inputs: Inputs
+    backend: str | None = None
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    gradients: bool = False
+    reference: bool = False
+    watch: bool = False
+    device: str = "cpu"
+    dtype: str | None = None
+    emulate_precision_casts: bool = False
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run left: its calls, pickled, and what else is known; or why there are no calls.
+
+    Attributes:
+        calls: a pickled tuple of `CallShot`.
+        refused: the compiler's first error, if it gave one.
+    """
+
+    calls: bytes = b""
+    number_of_calls: int = 0
+    failure: str | None = None
+    refused: str | None = None
+    capture: Capture | None = None
+    seen: frozenset[Seen] = frozenset()
+    inputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    """What inputs are wanted for: the original, the branches that a rewrite touches, and the time."""
+
+    side: Side
+    touched: frozenset[Branch] = frozenset()
+    files: frozenset[str] = frozenset()
+    seconds: float = 30.0
+    device: str = "cpu"
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Inputs, or why there are none."""
+
+    inputs: Inputs | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The pickled calls of one way of calling, by side and mode; a missing one is not judged."""
+
+    original_eager: bytes
+    rewritten_eager: bytes | None = None
+    original_compiled: bytes | None = None
+    rewritten_compiled: bytes | None = None
+    reference: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What runs show when they are compared.
+
+    Attributes:
+        original_errors: what the original's eager calls raise, call by call.
+        compiler_errors: what the original raises only when compiled.
+        out_of_memory: whether memory ran out in the original's eager run.
+        has_gradients: whether any gradient arrived.
+    """
+
+    differences: tuple[Difference, ...] = ()
+    remarks: tuple[Difference, ...] = ()
+    original_errors: tuple[str | None, ...] = ()
+    compiler_errors: tuple[str, ...] = ()
+    out_of_memory: bool = False
+    has_gradients: bool = False

@@ -1,0 +1,178 @@
+"""Arguments as small values that can be sent, shrunk, printed as code and made again.
+
+An input is told by its recipe, so that every run makes it anew and a report can show it. Where
+recipes come from is not known here.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+# How the elements come about: as an expression in `t`, a tensor of normal numbers of the shape.
+FLOAT_FILLS: dict[str, str] = {
+    "normal": "{t}",
+    "negative": "-{t}.abs()",
+    "positive": "{t}.abs()",
+    "zeros": "torch.zeros({shape})",
+    "ones": "torch.ones({shape})",
+    "large": "{t} * 1e4",
+    "small": "{t} * 1e-4",
+    "large_negative": "-{t}.abs() * 1e4",
+    "large_positive": "{t}.abs() * 1e4",
+    "one_nan": "{t}.reshape(-1).index_fill(0, torch.tensor([0]), float('nan')).reshape({shape})",
+    "one_inf": "{t}.reshape(-1).index_fill(0, torch.tensor([0]), float('inf')).reshape({shape})",
+    "all_nan": "torch.full({shape}, float('nan'))",
+}
+INTEGER_FILLS: dict[str, str] = {
+    "normal": "({t} * 2).abs().long()",
+    "zeros": "torch.zeros({shape})",
+    "ones": "torch.ones({shape})",
+    "negative": "-({t} * 2).abs().long() - 1",
+    "large": "({t} * 1000).abs().long()",
+    "counting": "torch.arange({size}).reshape({shape})",
+}
+BOOL_FILLS: dict[str, str] = {
+    "normal": "{t} > 0",
+    "zeros": "torch.zeros({shape})",
+    "ones": "torch.ones({shape})",
+}
+
+
+@dataclass(frozen=True)
+class TensorRecipe:
+    """A tensor by its shape, dtype and fill, which is then scaled and moved."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    fill: str = "normal"
+    seed: int = 0
+    scale: float = 1.0
+    offset: float = 0.0
+
+    @property
+    def code(self) -> str:
+        """An expression that makes the tensor."""
+        normal = f"torch.randn({self.shape}, generator=torch.Generator().manual_seed({self.seed}))"
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        text = fills(self.dtype)[self.fill].format(t=normal, shape=self.shape, size=size)
+        if self.scale != 1.0:
+            text = f"({text}) * {self.scale!r}"
+        if self.offset != 0.0:
+            text = f"{text} + {self.offset!r}"
+        return f"({text}).to(torch.{self.dtype})"
+
+    def __str__(self) -> str:
+        extra = f" * {self.scale:g}" if self.scale != 1.0 else ""
+        extra += f" + {self.offset:g}" if self.offset != 0.0 else ""
+        return f"{self.dtype}{list(self.shape)} {self.fill}{extra}"
+
+
+@dataclass(frozen=True)
+class ValueRecipe:
+    """A plain value, by its literal."""
+
+    code: str
+
+    def __str__(self) -> str:
+        return self.code
+
+
+Recipe = TensorRecipe | ValueRecipe
+
+
+@dataclass(frozen=True)
+class CallRecipe:
+    """The arguments of one call, by name where they have to be given so."""
+
+    args: tuple[Recipe, ...] = ()
+    kwargs: tuple[tuple[str, Recipe], ...] = ()
+
+    def __str__(self) -> str:
+        named = [f"{name}={recipe}" for name, recipe in self.kwargs]
+        return f"({', '.join([*map(str, self.args), *named])})"
+
+    @property
+    def code(self) -> str:
+        """An expression for a tuple of arguments and a dictionary of named ones."""
+        args = "".join(f"{recipe.code}, " for recipe in self.args)
+        kwargs = ", ".join(f"{name!r}: {recipe.code}" for name, recipe in self.kwargs)
+        return f"(({args}), {{{kwargs}}})"
+
+    def make(self) -> Arguments:
+        """The arguments themselves."""
+        import torch
+
+        made: Arguments = eval(self.code, {"torch": torch})
+        return made
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Where the arguments of a target's calls come from: one of recipes, a function, or a pickle.
+
+    Attributes:
+        recipes: what was generated.
+        factory: a `module:function` that returns a list of tuples or of `(args, kwargs)`.
+        pickled: a pickled list of `(args, kwargs)`.
+    """
+
+    recipes: tuple[CallRecipe, ...] = ()
+    factory: str | None = None
+    pickled: bytes | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether they come from the user."""
+        return self.factory is not None or self.pickled is not None
+
+    def make(self, factory: Any = None) -> list[Arguments]:
+        """All arguments, made anew; `factory` is what the text stands for."""
+        if self.pickled is not None:
+            unpickled: list[Arguments] = pickle.loads(self.pickled)
+            return unpickled
+        if self.factory is not None:
+            return normalised(factory())
+        return [recipe.make() for recipe in self.recipes]
+
+
+def normalised(given: Sequence[Any]) -> list[Arguments]:
+    """Argument tuples, dictionaries of names, single arguments or `(args, kwargs)`, all as the last."""
+    return [_normalised(item) for item in given]
+
+
+def _normalised(item: Any) -> Arguments:
+    if isinstance(item, tuple):
+        if len(item) == 2 and isinstance(item[0], tuple | list) and isinstance(item[1], dict):
+            return tuple(item[0]), dict(item[1])
+        return item, {}
+    if isinstance(item, dict) and all(isinstance(key, str) for key in item):
+        return (), dict(item)
+    return (tuple(item), {}) if isinstance(item, list) else ((item,), {})
+
+
+def fills(dtype: str) -> dict[str, str]:
+    """The fills that make sense for a dtype."""
+    if dtype == "bool":
+        return BOOL_FILLS
+    return INTEGER_FILLS if "int" in dtype else FLOAT_FILLS
+
+
+def description(arguments: Arguments) -> str:
+    """Arguments in a few words."""
+    args, kwargs = arguments
+    named = [f"{name}={_described(value)}" for name, value in kwargs.items()]
+    return f"({', '.join([*map(_described, args), *named])})"
+
+
+def _described(value: Any) -> str:
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    text = repr(value)
+    return text if len(text) <= 40 else type(value).__name__

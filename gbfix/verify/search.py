@@ -1,0 +1,131 @@
+"""Searches for arguments with which a callable runs, over ranks, sizes and dtypes.
+
+It tries the likeliest first, learns sizes from the layers of a module and from error messages, and
+then draws from all combinations, from a fixed seed, until its budget is spent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gbfix.verify.recipes import CallRecipe, Recipe, TensorRecipe, ValueRecipe
+from gbfix.verify.signatures import Parameter, hints_in
+
+_MOST_TRIES = 800
+_Shape = tuple[int, ...]
+# Tries a call; None if it runs, else the text of the error.
+Try = Callable[[CallRecipe], str | None]
+
+
+class NoInputs(Exception):
+    """Nothing that was tried runs; the text is the error of the likeliest try."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Arguments that run, and the parameters that they leave to their defaults."""
+
+    call: CallRecipe
+    left_out: tuple[Parameter, ...]
+
+
+def search(parameters: Sequence[Parameter], hints: Sequence[int], attempt: Try) -> Found:
+    """The first arguments that run.
+
+    Raises:
+        NoInputs: if none do.
+    """
+    needed = [p for p in parameters if not p.optional]
+    left_out = tuple(p for p in parameters if p.optional)
+    sizes = list(hints)
+    first_error: str | None = None
+    tried: set[CallRecipe] = set()
+    rounds = 0
+    while True:
+        known = len(sizes)
+        for call in _candidates(needed, _shapes(sizes)):
+            if call in tried:
+                continue
+            if len(tried) >= _MOST_TRIES:
+                raise NoInputs(first_error or "nothing was tried")
+            tried.add(call)
+            error = attempt(call)
+            if error is None:
+                return Found(call, left_out)
+            first_error = first_error or error
+            new = [n for n in hints_in(error) if 1 < n <= 4096 and n not in sizes]
+            sizes += new[: max(0, 8 - len(sizes))]
+            if len(sizes) > known and rounds < 4:
+                break
+        else:
+            raise NoInputs(first_error or "it takes no arguments that are known")
+        rounds += 1
+
+
+def _shapes(sizes: Sequence[int]) -> list[_Shape]:
+    """Shapes to try; those with known sizes first, small ones before large ones."""
+    found: list[_Shape] = []
+    for size in sizes:
+        found += [(2, size), (2, 3, size), (size,), (2, size, 8, 8), (2, size, 8), (size, size)]
+    found += [(4, 4), (4,), (2, 3, 4), (2, 3, 8, 8), (), (1,), (2, 4), (2, 8), (1, 4), (3,)]
+    for first, second in itertools.permutations(sizes[:4], 2):
+        found.append((first, second))
+    return list(dict.fromkeys(found))
+
+
+def _candidates(needed: Sequence[Parameter], shapes: Sequence[_Shape]) -> Iterator[CallRecipe]:
+    if not needed:
+        yield CallRecipe()
+        return
+    kinds = [_kinds(parameter) for parameter in needed]
+    named = [_named_shape(parameter) for parameter in needed]
+    likeliest = [kind[0] for kind in kinds]
+    for shape in shapes:
+        yield _call(needed, likeliest, [own or shape for own in named])
+    for number, choices in enumerate(kinds):
+        for other in choices[1:]:
+            chosen = [*likeliest[:number], other, *likeliest[number + 1 :]]
+            for shape in shapes:
+                yield _call(needed, chosen, [own or shape for own in named])
+    draw = random.Random(0)
+    for wild in (False, True):
+        for _ in range(_MOST_TRIES):
+            chosen = [draw.choice(choices) for choices in kinds] if wild else likeliest
+            yield _call(needed, chosen, [own or draw.choice(shapes) for own in named])
+
+
+def _kinds(parameter: Parameter) -> list[tuple[str, bool]]:
+    """Dtypes and literals to try, the likeliest first, and whether each is a dtype."""
+    dtypes = [(dtype, True) for dtype in parameter.dtypes]
+    return [*dtypes, *((value, False) for value in parameter.values)] or [("None", False)]
+
+
+def _named_shape(parameter: Parameter) -> _Shape | None:
+    """The shape that an annotation asks for; each name of a dimension has a size of its own."""
+    if parameter.dims is None:
+        return None
+    sizes = []
+    for dim in parameter.dims:
+        plain = dim.lstrip("#*?").rpartition("=")[2]
+        if plain == "...":
+            continue
+        sizes.append(int(plain) if plain.isdigit() else 2 + sum(plain.encode()) % 5)
+    return tuple(sizes)
+
+
+def _call(
+    needed: Sequence[Parameter], chosen: Sequence[tuple[str, bool]], shapes: Sequence[_Shape]
+) -> CallRecipe:
+    recipes: list[tuple[Parameter, Recipe]] = []
+    for number, (parameter, (kind, is_tensor), shape) in enumerate(
+        zip(needed, chosen, shapes, strict=True)
+    ):
+        recipe = TensorRecipe(shape, kind, seed=number) if is_tensor else ValueRecipe(kind)
+        recipes.append((parameter, recipe))
+    return CallRecipe(
+        tuple(recipe for parameter, recipe in recipes if not parameter.keyword),
+        tuple((p.name, recipe) for p, recipe in recipes if p.keyword),
+    )

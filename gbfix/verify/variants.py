@@ -1,0 +1,149 @@
+"""Other values for arguments that are known to run: special ones first, then what Hypothesis draws.
+
+Values are changed and shapes are kept, apart from one call with another size and one with nothing in
+it. What a variant is good for is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from gbfix.verify.recipes import CallRecipe, Recipe, TensorRecipe, ValueRecipe, fills
+from gbfix.verify.signatures import Parameter
+
+_DRAWS = 200
+# Values that rewrites get wrong even if no branch asks for them.
+TELLING = ("negative", "zeros", "large_positive", "one_nan", "ones")
+
+
+def telling(base: CallRecipe) -> Iterator[CallRecipe]:
+    """Variants worth running whatever the code looks like."""
+    for fill in TELLING:
+        yield _filled(base, fill)
+    yield _resized(base, lambda shape: (shape[0] + 3, *shape[1:]))
+    yield _resized(base, lambda shape: (0, *shape[1:]))
+
+
+def special(base: CallRecipe, left_out: Sequence[Parameter]) -> Iterator[CallRecipe]:
+    """Variants with special values in all arguments, then in one argument, then in optional ones."""
+    names = dict.fromkeys(name for recipe in _recipes(base) for name in _fill_names(recipe))
+    for name in names:
+        yield _filled(base, name)
+    for seed in range(10, 14):
+        yield _rebuilt(base, [_reseeded(recipe, seed) for recipe in _recipes(base)])
+    for number, recipe in enumerate(_recipes(base)):
+        for other in _alternatives(recipe):
+            yield _with(base, number, other)
+    for parameter in left_out:
+        for recipe in _optional(parameter, base):
+            yield replace(base, kwargs=(*base.kwargs, (parameter.name, recipe)))
+
+
+def drawn(base: CallRecipe, wanted: Callable[[CallRecipe], bool]) -> CallRecipe | None:
+    """The simplest variant that is wanted, as far as Hypothesis finds one; None without Hypothesis."""
+    try:
+        import hypothesis
+        from hypothesis import strategies
+    except ImportError:
+        return None
+    pieces = []
+    for recipe in _recipes(base):
+        if isinstance(recipe, ValueRecipe):
+            pieces.append(strategies.sampled_from([recipe, *_alternatives(recipe)]))
+            continue
+        scales = strategies.sampled_from([1.0, -1.0, 0.1, 3.0, 10.0, 100.0, 0.01, 1e-4, 1e6])
+        offsets = strategies.sampled_from([0.0, 1.0, -1.0, 0.25, -0.25, 5.0, -5.0, 100.0])
+        integral = recipe.dtype != "float32"
+        pieces.append(
+            strategies.builds(
+                replace,
+                strategies.just(recipe),
+                fill=strategies.sampled_from(list(fills(recipe.dtype))),
+                seed=strategies.integers(0, 50),
+                scale=strategies.just(1.0) if integral else scales,
+                offset=strategies.just(0.0) if recipe.dtype == "bool" else offsets,
+            )
+        )
+    calls = strategies.tuples(*pieces).map(lambda recipes: _rebuilt(base, recipes))
+    settings = hypothesis.settings(
+        max_examples=_DRAWS,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    try:
+        found: CallRecipe = hypothesis.find(calls, wanted, settings=settings)
+    except hypothesis.errors.NoSuchExample:
+        return None
+    return found
+
+
+def _recipes(call: CallRecipe) -> list[Recipe]:
+    return [*call.args, *(recipe for _, recipe in call.kwargs)]
+
+
+def _rebuilt(base: CallRecipe, recipes: Sequence[Recipe]) -> CallRecipe:
+    count = len(base.args)
+    names = [name for name, _ in base.kwargs]
+    return CallRecipe(tuple(recipes[:count]), tuple(zip(names, recipes[count:], strict=True)))
+
+
+def _mapped(base: CallRecipe, change: Callable[[Recipe], Recipe]) -> CallRecipe:
+    return _rebuilt(base, [change(recipe) for recipe in _recipes(base)])
+
+
+def _with(base: CallRecipe, number: int, other: Recipe) -> CallRecipe:
+    recipes = _recipes(base)
+    recipes[number] = other
+    return _rebuilt(base, recipes)
+
+
+def _filled(base: CallRecipe, fill: str) -> CallRecipe:
+    def change(recipe: Recipe) -> Recipe:
+        if isinstance(recipe, TensorRecipe) and fill in fills(recipe.dtype):
+            return replace(recipe, fill=fill)
+        return recipe
+
+    return _mapped(base, change)
+
+
+def _reseeded(recipe: Recipe, seed: int) -> Recipe:
+    return replace(recipe, seed=recipe.seed + seed) if isinstance(recipe, TensorRecipe) else recipe
+
+
+def _resized(base: CallRecipe, size: Callable[[tuple[int, ...]], tuple[int, ...]]) -> CallRecipe:
+    def change(recipe: Recipe) -> Recipe:
+        if isinstance(recipe, TensorRecipe) and recipe.shape:
+            return replace(recipe, shape=size(recipe.shape))
+        return recipe
+
+    return _mapped(base, change)
+
+
+def _fill_names(recipe: Recipe) -> list[str]:
+    return list(fills(recipe.dtype)) if isinstance(recipe, TensorRecipe) else []
+
+
+def _alternatives(recipe: Recipe) -> list[Recipe]:
+    if isinstance(recipe, TensorRecipe):
+        return [replace(recipe, fill=name) for name in fills(recipe.dtype)]
+    values = {
+        "True": ("False",),
+        "False": ("True",),
+        "2": ("0", "1", "-1", "3", "10", "100"),
+        "0.5": ("0.0", "-0.5", "1.0", "2.0", "100.0"),
+        "'a'": ("''",),
+    }
+    return [ValueRecipe(text) for text in values.get(recipe.code, ())]
+
+
+def _optional(parameter: Parameter, base: CallRecipe) -> list[Recipe]:
+    if not parameter.dtypes:
+        return [ValueRecipe(text) for text in parameter.values]
+    shapes = [recipe.shape for recipe in _recipes(base) if isinstance(recipe, TensorRecipe)]
+    dtype = parameter.dtypes[0]
+    return [
+        TensorRecipe(shape, dtype, fill) for shape in dict.fromkeys(shapes) for fill in fills(dtype)
+    ]

@@ -1,0 +1,442 @@
+"""Rewrites that the checker must catch, and rewrites that look wrong and are not.
+
+Each is a file with a function or class called `target`, as it was and as it is rewritten. The branch
+of the original is gone in both, so that only what else differs decides the verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HEAD = "import logging\nimport random\nimport warnings\nimport torch\nfrom torch import nn\n\n\n"
+LOG = "logger = logging.getLogger('user')\n\n\n"
+COMPILING = "torch.compiler.is_compiling()"
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """Two versions of a file, and the words that the verdict's differences must have."""
+
+    name: str
+    before: str
+    after: str
+    says: str = ""
+
+
+def _branch(true: str, false: str, *, test: str = "x.sum() > 0", head: str = "") -> str:
+    return (
+        f"{HEAD}{head}def target(x):\n    if {test}:\n        return {true}\n    return {false}\n"
+    )
+
+
+def _rewritten(
+    compiled: str, true: str, false: str, *, test: str = "x.sum() > 0", head: str = ""
+) -> str:
+    """The guarded form: what runs compiled, and the branch for eager."""
+    return (
+        f"{HEAD}{head}def target(x):\n    if {COMPILING}:\n        return {compiled}\n"
+        f"    if {test}:\n        return {true}\n    return {false}\n"
+    )
+
+
+def _pair(name: str, true: str, false: str, compiled: str, says: str = "") -> Rewrite:
+    return Rewrite(name, _branch(true, false), _rewritten(compiled, true, false), says)
+
+
+def _eager(name: str, body: str, after: str, says: str = "") -> Rewrite:
+    """A function whose rewritten version is the same text in both modes."""
+    return Rewrite(name, HEAD + LOG + body, HEAD + LOG + after, says)
+
+
+WRONG = (
+    _pair(
+        "arms swapped",
+        "x + 1",
+        "x - 1",
+        "torch.cond(x.sum() > 0, lambda: x - 1, lambda: x + 1)",
+        "compiled",
+    ),
+    _pair(
+        "operand forgotten",
+        "x * 2 + 1",
+        "x * 3",
+        "torch.cond(x.sum() > 0, lambda: x * 2, lambda: x * 3)",
+        "compiled",
+    ),
+    _pair("wrong comparison", "x + 1", "x - 1", "torch.where(x.sum() >= 0, x + 1, x - 1)", "call"),
+    _pair(
+        "test turned round, but not for NaN",
+        "x + 1",
+        "x - 1",
+        "torch.where(x.sum() <= 0, x - 1, x + 1)",
+    ),
+    _pair("elementwise test", "x + 1", "x - 1", "torch.where(x > 0, x + 1, x - 1)"),
+    _pair("negated test", "x + 1", "x - 1", "torch.where(~(x.sum() > 0), x + 1, x - 1)"),
+    _pair("wrong reduction", "x + 1", "x - 1", "torch.where(x.max() > 0, x + 1, x - 1)"),
+    _pair("one arm off by 1e-3", "x * 1.0", "x - 1", "torch.where(x.sum() > 0, x * 1.001, x - 1)"),
+    _pair(
+        "only the rare arm off by 1e-3",
+        "x + 1",
+        "x * 0.5",
+        "torch.where(x.sum() > 0, x + 1, x * 0.5005)",
+    ),
+    _pair(
+        "dtype promoted by where",
+        "x.half()",
+        "(x - 1).half()",
+        "torch.where(x.sum() > 0, x, x - 1)",
+        "dtype",
+    ),
+    _pair(
+        "broadcast by where",
+        "x.sum(0, keepdim=True)",
+        "x.sum(0, keepdim=True) * 2",
+        "torch.where(x.sum() > 0, x.sum(0, keepdim=True) + x * 0, x.sum(0, keepdim=True) * 2)",
+        "shape",
+    ),
+    _pair(
+        "NaN gradient through where",
+        "x.abs().sum() + x.relu().sqrt().sum() * 0",
+        "x.sum() * 2",
+        "torch.where(x.sum() > 0, x.abs().sum() + x.relu().sqrt().sum() * 0, x.sum() * 2)",
+        "gradient",
+    ),
+    _pair(
+        "gradient lost",
+        "x * 2",
+        "x * 3",
+        "torch.where(x.sum() > 0, (x * 2).detach(), x * 3)",
+        "gradient",
+    ),
+    _pair(
+        "gradient wrong but output right",
+        "x * 2",
+        "x * 3",
+        "torch.where(x.sum() > 0, x + x.detach(), x * 3)",
+        "gradient",
+    ),
+    _pair(
+        "no gradient at all", "x * 2", "x * 3", "torch.where(x.sum() > 0, x * 2, x * 3).detach()"
+    ),
+    _pair(
+        "NaN replaced",
+        "x + 1",
+        "x - 1",
+        "torch.where(x.sum() > 0, x + 1, x - 1).nan_to_num()",
+        "NaN",
+    ),
+    _pair(
+        "tuple becomes list",
+        "(x + 1, x)",
+        "(x - 1, x)",
+        "[torch.where(x.sum() > 0, x + 1, x - 1), x]",
+        "list",
+    ),
+    _pair(
+        "results in another order",
+        "(x + 1, x * 2)",
+        "(x - 1, x * 2)",
+        "(x * 2, torch.where(x.sum() > 0, x + 1, x - 1))",
+    ),
+    _pair(
+        "one result fewer",
+        "(x + 1, x * 2)",
+        "(x - 1, x * 2)",
+        "(torch.where(x.sum() > 0, x + 1, x - 1),)",
+    ),
+    _pair("number instead of flag", "True", "False", "(x.sum() > 0)", "bool"),
+    _pair(
+        "wrong only for empty input",
+        "x + 1",
+        "x - 1",
+        "torch.where(x.sum() > 0, x + 1, x - 1) if x.numel() else x.new_zeros(1)",
+        "shape",
+    ),
+    _pair(
+        "wrong only for another size",
+        "x + 1",
+        "x - 1",
+        "torch.where(x.sum() > 0, x + 1, x - 1) if x.shape[0] < 5 else x + 1",
+    ),
+    _pair(
+        "alias returned where a copy was",
+        "x + 0",
+        "x + 0",
+        "x",
+        "is apart",
+    ),
+    _pair(
+        "argument changed in place", "x + 1", "x - 1", "x.add_(torch.where(x.sum() > 0, 1.0, -1.0))"
+    ),
+    Rewrite(
+        "in-place effect lost",
+        HEAD + "def target(x):\n    if x.sum() > 0:\n        x.mul_(2)\n    return x + 1\n",
+        HEAD + f"def target(x):\n    if {COMPILING}:\n"
+        "        return torch.where(x.sum() > 0, x * 2, x) + 1\n"
+        "    if x.sum() > 0:\n        x.mul_(2)\n    return x + 1\n",
+        "argument",
+    ),
+    Rewrite(
+        "exception lost in compiled",
+        HEAD + "def target(x):\n    if torch.isnan(x).any():\n        raise ValueError('bad')\n"
+        "    return x + 1\n",
+        HEAD + f"def target(x):\n    if not {COMPILING} and torch.isnan(x).any():\n"
+        "        raise ValueError('bad')\n    return x + 1\n",
+        "raises",
+    ),
+    _eager(
+        "exception type changed in eager",
+        "def target(x):\n    if torch.isnan(x).any():\n        raise ValueError('bad')\n"
+        "    return x + 1\n",
+        "def target(x):\n    torch._assert_async(~torch.isnan(x).any(), 'bad')\n    return x + 1\n",
+        "ValueError",
+    ),
+    _eager(
+        "exception message changed in eager",
+        "def target(x):\n    if torch.isnan(x).any():\n        raise RuntimeError('bad x')\n"
+        "    return x + 1\n",
+        "def target(x):\n    torch._assert_async(~torch.isnan(x).any(), 'bad')\n    return x + 1\n",
+        "bad x",
+    ),
+    _eager(
+        "print lost in eager",
+        "def target(x):\n    print('sum', x.sum())\n    return x + 1\n",
+        "def target(x):\n    return x + 1\n",
+        "stdout",
+    ),
+    _eager(
+        "print changed in eager",
+        "def target(x):\n    print('sum', x.sum())\n    return x + 1\n",
+        f"def target(x):\n    if not {COMPILING}:\n        print('sum:', x.sum())\n    return x + 1\n",
+        "stdout",
+    ),
+    _eager(
+        "log record lost in eager",
+        "def target(x):\n    logger.info('sum %s', x.sum())\n    return x + 1\n",
+        "def target(x):\n    return x + 1\n",
+        "logged",
+    ),
+    _eager(
+        "log level changed in eager",
+        "def target(x):\n    logger.info('sum %s', x.sum())\n    return x + 1\n",
+        f"def target(x):\n    if not {COMPILING}:\n        logger.debug('sum %s', x.sum())\n"
+        "    return x + 1\n",
+        "logged",
+    ),
+    _eager(
+        "warning lost in eager",
+        "def target(x):\n    warnings.warn('slow')\n    return x + 1\n",
+        "def target(x):\n    return x + 1\n",
+        "warned",
+    ),
+    _eager(
+        "random stream shifted in eager",
+        "def target(x):\n    if x.sum() > 0:\n        x = x + torch.rand(1)\n    return x * 2\n",
+        "def target(x):\n    return torch.where(x.sum() > 0, x + torch.rand(1), x) * 2\n",
+        "random",
+    ),
+    _eager(
+        "Python's random stream shifted",
+        "def target(x):\n    if x.sum() > 0:\n        return x + 1\n    return x - 1\n",
+        "def target(x):\n    random.random()\n    return torch.where(x.sum() > 0, x + 1, x - 1)\n",
+        "random.python",
+    ),
+    _eager(
+        "eager gradient None becomes zeros",
+        "w = nn.Parameter(torch.ones(1))\nv = nn.Parameter(torch.ones(1))\n\n\n"
+        "def target(x):\n    if x.sum() > 0:\n        return x * w\n    return x * v\n",
+        "w = nn.Parameter(torch.ones(1))\nv = nn.Parameter(torch.ones(1))\n\n\n"
+        "def target(x):\n    return torch.where(x.sum() > 0, x * w, x * v)\n",
+        "zeros",
+    ),
+    _eager(
+        "eager bits changed by another order of operations",
+        "def target(x):\n    if x.sum() > 0:\n        return x * 0.1 * 0.3\n    return x - 1\n",
+        "def target(x):\n    return torch.where(x.sum() > 0, x * (0.1 * 0.3), x - 1)\n",
+        "eager",
+    ),
+    Rewrite(
+        "buffer updated in place instead of rebound",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('base', torch.ones(1))\n        self.now = self.base\n\n"
+        "    def forward(self, x):\n        if x.sum() > 0:\n            self.now = self.base * 2\n"
+        "        else:\n            self.now = self.base\n        return x * self.now\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('base', torch.ones(1))\n        self.now = self.base\n\n"
+        "    def forward(self, x):\n"
+        "        self.now.copy_(torch.where(x.sum() > 0, self.base * 2, self.base))\n"
+        "        return x * self.now\n",
+        "state",
+    ),
+    Rewrite(
+        "state wrong only on the third call",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('n', torch.zeros(()))\n\n"
+        "    def forward(self, x):\n        self.n = self.n + 1\n        if x.sum() > 0:\n"
+        "            return x * self.n\n        return x\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('n', torch.zeros(()))\n\n"
+        f"    def forward(self, x):\n        if {COMPILING}:\n"
+        "            self.n = (self.n + 1).clamp(max=2)\n"
+        "            return torch.where(x.sum() > 0, x * self.n, x)\n"
+        "        self.n = self.n + 1\n        if x.sum() > 0:\n            return x * self.n\n"
+        "        return x\n",
+        "call 3",
+    ),
+    Rewrite(
+        "state lost in compiled",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.last = None\n\n    def forward(self, x):\n        if x.sum() > 0:\n"
+        "            x = x * 2\n        self.last = x\n        return x + 1\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.last = None\n\n"
+        f"    def forward(self, x):\n        if {COMPILING}:\n"
+        "            return torch.where(x.sum() > 0, x * 2, x) + 1\n"
+        "        if x.sum() > 0:\n            x = x * 2\n        self.last = x\n        return x + 1\n",
+        "self.last",
+    ),
+    Rewrite(
+        "global lost in compiled",
+        HEAD + "seen = []\n\n\ndef target(x):\n    seen.append(1)\n    if x.sum() > 0:\n"
+        "        return x + 1\n    return x - 1\n",
+        HEAD + f"seen = []\n\n\ndef target(x):\n    if {COMPILING}:\n"
+        "        return torch.where(x.sum() > 0, x + 1, x - 1)\n    seen.append(1)\n"
+        "    if x.sum() > 0:\n        return x + 1\n    return x - 1\n",
+        "global seen",
+    ),
+    Rewrite(
+        "read once and then stale",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('n', torch.zeros(()))\n\n"
+        "    def forward(self, x):\n        self.n += 1\n        if self.n > 2:\n"
+        "            return x * 2\n        return x\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('n', torch.zeros(()))\n        self.big = bool(self.n > 2)\n\n"
+        "    def forward(self, x):\n        self.n += 1\n        if self.big:\n"
+        "            return x * 2\n        return x\n",
+        "result",
+    ),
+)
+
+RIGHT = (
+    _pair(
+        "cond",
+        "x + 1",
+        "x - 1",
+        "torch.cond(x.sum() > 0, lambda: x + 1, lambda: x - 1)",
+    ),
+    _pair("where", "x + 1", "x - 1", "torch.where(x.sum() > 0, x + 1, x - 1)"),
+    _pair(
+        "other order of operations, compiled only",
+        "x * 0.1 * 0.3",
+        "x - 1",
+        "torch.where(x.sum() > 0, x * (0.1 * 0.3), x - 1)",
+    ),
+    _pair(
+        "another algorithm for a mean",
+        "x.mean(0)",
+        "x.sum(0)",
+        "torch.where(x.sum() > 0, x.sum(0) / x.shape[0], x.sum(0))",
+    ),
+    _pair(
+        "softmax written out",
+        "x.softmax(-1)",
+        "x.tanh()",
+        "torch.cond(x.sum() > 0, lambda: x.softmax(-1), lambda: x.tanh())",
+    ),
+    _pair(
+        "copy of an argument in one arm",
+        "x",
+        "x * 2",
+        "torch.cond(x.sum() > 0, lambda: x.clone(), lambda: x * 2)",
+    ),
+    _pair(
+        "nested tuple",
+        "(x + 1, [x * 2])",
+        "(x - 1, [x * 3])",
+        "(torch.where(x.sum() > 0, x + 1, x - 1), [torch.where(x.sum() > 0, x * 2, x * 3)])",
+    ),
+    _eager(
+        "print kept out of the graph",
+        "def target(x):\n    print('sum', x.sum())\n    return x + 1\n",
+        f"def target(x):\n    if not {COMPILING}:\n        print('sum', x.sum())\n    return x + 1\n",
+    ),
+    _eager(
+        "log kept out of the graph",
+        "def target(x):\n    logger.info('sum %s', x.sum())\n    return x + 1\n",
+        f"def target(x):\n    if not {COMPILING}:\n        logger.info('sum %s', x.sum())\n"
+        "    return x + 1\n",
+    ),
+    _eager(
+        "check inside the graph",
+        "def target(x):\n    if torch.isnan(x).any():\n        raise ValueError('bad')\n"
+        "    return x + 1\n",
+        f"def target(x):\n    if {COMPILING}:\n"
+        "        torch._assert_async(~torch.isnan(x).any(), 'bad')\n"
+        "    elif torch.isnan(x).any():\n        raise ValueError('bad')\n    return x + 1\n",
+    ),
+    _eager(
+        "where in eager too",
+        "def target(x):\n    if x.sum() > 0:\n        return x + 1\n    return x - 1\n",
+        "def target(x):\n    return torch.where(x.sum() > 0, x + 1, x - 1)\n",
+    ),
+    _eager(
+        "random numbers in both arms, drawn alike",
+        "def target(x):\n    if x.sum() > 0:\n        return x + torch.rand(1)\n"
+        "    return x - torch.rand(1)\n",
+        f"def target(x):\n    if {COMPILING}:\n        r = torch.rand(1)\n"
+        "        return torch.where(x.sum() > 0, x + r, x - r)\n    if x.sum() > 0:\n"
+        "        return x + torch.rand(1)\n    return x - torch.rand(1)\n",
+    ),
+    _eager(
+        "in-place effect selected",
+        "def target(x):\n    if x.sum() > 0:\n        x.mul_(2)\n    return x + 1\n",
+        f"def target(x):\n    if {COMPILING}:\n"
+        "        x.copy_(torch.where(x.sum() > 0, x * 2, x))\n"
+        "    elif x.sum() > 0:\n        x.mul_(2)\n    return x + 1\n",
+    ),
+    Rewrite(
+        "unused gradient is zeros when compiled",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)\n\n"
+        "    def forward(self, x):\n        if x.sum() > 0:\n            return self.a(x)\n"
+        "        return self.b(x)\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)\n\n"
+        f"    def forward(self, x):\n        if {COMPILING}:\n"
+        "            return torch.cond(x.sum() > 0, lambda: self.a(x), lambda: self.b(x))\n"
+        "        if x.sum() > 0:\n            return self.a(x)\n        return self.b(x)\n",
+    ),
+    Rewrite(
+        "buffer selected and rebound",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('base', torch.ones(1))\n        self.now = self.base\n\n"
+        "    def forward(self, x):\n        if x.sum() > 0:\n            self.now = self.base * 2\n"
+        "        else:\n            self.now = self.base + 0\n        return x * self.now\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('base', torch.ones(1))\n        self.now = self.base\n\n"
+        f"    def forward(self, x):\n        if {COMPILING}:\n"
+        "            self.now = torch.where(x.sum() > 0, self.base * 2, self.base + 0)\n"
+        "        elif x.sum() > 0:\n            self.now = self.base * 2\n"
+        "        else:\n            self.now = self.base + 0\n        return x * self.now\n",
+    ),
+    Rewrite(
+        "value read beforehand",
+        HEAD + "w = torch.ones(3)\n\n\ndef target(x):\n    if w.sum() > 0:\n        return x + 1\n"
+        "    return x - 1\n",
+        HEAD + "w = torch.ones(3)\nw_is_positive = (w.sum() > 0).item()\n\n\n"
+        "def target(x):\n    if w_is_positive:\n        return x + 1\n    return x - 1\n",
+    ),
+    Rewrite(
+        "dropout in both arms",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.drop = nn.Dropout(0.5)\n\n"
+        "    def forward(self, x):\n        x = self.drop(x)\n        if x.sum() > 0:\n"
+        "            return x * 2\n        return x\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.drop = nn.Dropout(0.5)\n\n"
+        f"    def forward(self, x):\n        x = self.drop(x)\n        if {COMPILING}:\n"
+        "            return torch.where(x.sum() > 0, x * 2, x)\n"
+        "        if x.sum() > 0:\n            return x * 2\n        return x\n",
+    ),
+)
