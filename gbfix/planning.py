@@ -58,6 +58,13 @@ def consider(
             context.names.taken, context.needs_torch = taken, needed
             outcome.refusals.append(Refusal(transform.name, refused.code, refused.sentence))
             continue
+        except RecursionError:
+            raise
+        except Exception as error:  # one transform's failure must not cost the file its other fixes
+            context.names.taken, context.needs_torch = taken, needed
+            sentence = f"internal error, please report it: {type(error).__name__}: {error}"
+            outcome.refusals.append(Refusal(transform.name, "internal-error", sentence))
+            continue
         context.names.taken, context.needs_torch = taken, needed or context.needs_torch
         if not site.certain:
             unproven = "it could not be proven that a tensor decides here"

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.checkers import checker_call
 from gbfix.analysis.conditions import Refused, Split, split
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
@@ -60,6 +61,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     _check_not_caught(site.statement, context)
     if isinstance(site.node, ast.Assert):
         return _assertion(site.node, context)
+    if isinstance(site.node, ast.Call) and isinstance(site.statement, ast.Expr):
+        return _helper(site.node, site.statement, context)
     node = site.node
     if not isinstance(node, ast.If):
         raise Refused("unusual-condition", "what raises is not an `if` or an `assert`")
@@ -185,6 +188,29 @@ def _assertion(node: ast.Assert, context: Context) -> Fix:
     message = assertion_message(node.msg, context.view, context.analysis, test=node.test)
     body = _call(predicate, message, torch, width_for(context, node), context)
     edits = around(node, body, torch, parts.guards, context)
+    return Fix("check", Safety.REVIEW, _RAISES, edits, context.needs_torch)
+
+
+def _helper(call: ast.Call, statement: ast.Expr, context: Context) -> Fix:
+    """A call of a helper that raises: the check goes into the graph beside the call."""
+    check = checker_call(call, context.analysis, context.facts)
+    assert check is not None
+    torch = context.torch(statement)
+    if context.settings.check is CheckStyle.SKIP:
+        raise Refused("helper-kept", "a call of a checking helper is not skipped")
+    parts = split(check.condition, context.analysis, context.facts)
+    if parts.guards:
+        raise Refused("mixed-condition", "the helper is given a condition that is partly static")
+    renderer = Renderer(context.view, context.analysis, torch)
+    fine = (
+        renderer.negated(parts.predicate) if check.raises_when else renderer.render(parts.predicate)
+    )
+    exception: ast.expr = ast.Call(ast.Name(check.exception), [], [])
+    if check.message is not None:
+        exception = ast.Call(ast.Name(check.exception), [check.message], [])
+    message = assertion_message(exception, context.view, context.analysis)
+    body = _call(fine, message, torch, width_for(context, statement), context)
+    edits = around(statement, body, torch, (), context)
     return Fix("check", Safety.REVIEW, _RAISES, edits, context.needs_torch)
 
 

@@ -21,12 +21,15 @@ class Liveness:
 
     def __init__(self, function: Function) -> None:
         self.after: dict[ast.stmt, Names] = {}
-        # What nested scopes read may be read whenever they are called.
+        # What nested scopes read may be read whenever they are called; the branches of a
+        # `torch.cond` are called where they stand.
+        branches = _branches(function)
         self.captured = frozenset(
             n.id
             for inner in ast.walk(function)
             if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             and inner is not function
+            and inner not in branches
             for n in ast.walk(inner)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
         )
@@ -102,6 +105,22 @@ class Liveness:
         end = self._block(node.orelse, final) if node.orelse else final
         # An exception can leave the body anywhere, so what a handler reads is live throughout.
         return self._block(node.body, end | handlers) | handlers
+
+
+def _branches(function: Function) -> set[ast.AST]:
+    """Lambdas and local functions that are used as branches of a `cond` and for nothing else."""
+    found: set[ast.AST] = set()
+    arguments: set[ast.AST] = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "cond":
+            arguments |= {a for a in node.args[1:3] if isinstance(a, (ast.Lambda, ast.Name))}
+    found |= {a for a in arguments if isinstance(a, ast.Lambda)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.FunctionDef) and node is not function:
+            uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == node.name]
+            if uses and all(u in arguments for u in uses):
+                found.add(node)
+    return found
 
 
 def reads(node: ast.AST) -> Names:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gbfix.analysis.checkers import checker_call
 from gbfix.analysis.conditions import data_kind, leaves
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
@@ -146,6 +147,10 @@ def _log_calls(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
     for statement, eager in analysis.statements:
         if eager or statement in analysis.eager:
             continue
+        check = _check_call(statement, analysis, facts)
+        if check is not None:
+            yield check
+            continue
         family = log_family(statement.value, analysis, facts)
         if family is None or _guarded_inside(statement.value, analysis, facts):
             continue
@@ -161,6 +166,29 @@ def _log_calls(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
             None,
             f"`{text}` cannot be part of a graph",
         )
+
+
+def _check_call(statement: ast.Expr, analysis: Analysis, facts: Facts) -> BreakSite | None:
+    """A call of a checking helper with a condition on tensor data."""
+    call = statement.value
+    if not isinstance(call, ast.Call):
+        return None
+    check = checker_call(call, analysis, facts)
+    if check is None:
+        return None
+    kinds = {k for leaf in leaves(check.condition) if (k := data_kind(leaf, analysis))}
+    if not kinds & {"tensor", "scalar"}:
+        return None
+    text = _short(check.condition)
+    return BreakSite(
+        TENSOR_RAISE,
+        analysis.info,
+        analysis,
+        call,
+        statement,
+        check.condition,
+        f"whether `{_short(call.func)}` raises depends on tensor data: `{text}`",
+    )
 
 
 def _guarded_inside(call: ast.expr, analysis: Analysis, facts: Facts) -> bool:

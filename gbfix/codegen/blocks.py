@@ -53,9 +53,12 @@ def _parse(
     import libcst as cst
 
     indent = view.indent(statement) or " "
-    text = f"if 1:\n{indent}{view.text(statement)}\n"
+    code = view.text(statement)
+    if isinstance(statement, ast.If):
+        code = code.removeprefix("el")  # an `elif` that becomes a statement of its own
+    text = f"if 1:\n{indent}{code}\n"
     if not view.indent(statement):
-        body = view.text(statement).split("\n")
+        body = code.split("\n")
         text = "if 1:\n" + "\n".join(f" {line}" for line in body) + "\n"
     parsed = cst.parse_module(text).body[0]
     assert isinstance(parsed, cst.If)

@@ -31,7 +31,7 @@ def assertion_message(
 def _literal(node: ast.expr, view: View, analysis: Analysis, otherwise: str) -> str:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         text = view.text(node)
-        if "\n" not in text:
+        if "\n" not in text and hasattr(node, "lineno"):
             return text
         return _quoted(node.value, '"')
     if isinstance(node, ast.Name) and _is_constant(node.id, analysis):

@@ -8,7 +8,7 @@ result in place, which is what this module proves or refuses.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import Refused
@@ -60,8 +60,27 @@ def _call_root(node: ast.Call, analysis: Analysis, own: frozenset[str]) -> str |
     return ""
 
 
-def own_names(statements: Iterable[ast.stmt], analysis: Analysis) -> frozenset[str]:
-    """Names that statements bind to new storage, and to nothing else."""
+def surely_bound(statements: Sequence[ast.stmt]) -> frozenset[str]:
+    """Names that statements bind on every path through them."""
+    found: set[str] = set()
+    for statement in statements:
+        if isinstance(statement, ast.If):
+            found |= surely_bound(statement.body) & surely_bound(statement.orelse)
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            found |= surely_bound(statement.body)
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+            found |= {
+                n.id
+                for n in ast.walk(statement)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
+    return frozenset(found)
+
+
+def own_names(statements: Sequence[ast.stmt], analysis: Analysis) -> frozenset[str]:
+    """Names that statements bind to new storage on every path, and to nothing else."""
+    if not statements:
+        return frozenset()
     fresh: set[str] = set()
     old: set[str] = set()
     for statement in statements:
@@ -80,7 +99,10 @@ def own_names(statements: Iterable[ast.stmt], analysis: Analysis) -> frozenset[s
                     old.add(node.target.id)
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 fresh.add(node.id)
-    return frozenset(fresh - old)
+    environment = analysis.before.get(statements[0], {})
+    # A name that had a value before may still have it, unless every path binds it.
+    earlier = {n for n in fresh if n in environment and not environment[n].unbound}
+    return frozenset(fresh - old - (earlier - surely_bound(statements)))
 
 
 def check_not_changed_later(

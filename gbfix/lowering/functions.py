@@ -12,7 +12,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.values import Value
 from gbfix.codegen.expressions import flat
 from gbfix.fixes import Context
-from gbfix.lowering.aliases import own_names, shared_root, without_gradient
+from gbfix.lowering.aliases import own_names, shared_root, surely_bound, without_gradient
 from gbfix.lowering.branch import Arm, Branch, check_tensor, value_after
 from gbfix.lowering.results import Straight, before
 from gbfix.lowering.views import walk_scope
@@ -23,7 +23,7 @@ def function_body(
 ) -> tuple[list[ast.stmt], list[str], list[Value], list[str]]:
     """Statements of an arm, the texts and values of what it returns, and shared roots."""
     analysis = context.analysis
-    own = own_names(arm.statements, analysis)
+    own, sure = own_names(arm.statements, analysis), surely_bound(arm.statements)
     roots: list[str] = []
     if branch.returns:
         end = arm.statements[-1]
@@ -52,7 +52,10 @@ def function_body(
             value = incoming
         check_tensor(value, f"`{output.name}`")
         values.append(value)
-        shared = not bound or (output.name not in own and not value.unshared)
+        # On a path that does not bind it, it is still what it was before.
+        kept = output.name not in sure and before(output.name, branch, analysis) is not None
+        shared = not bound or (kept and not output.is_attribute)
+        shared = shared or (output.name not in own and not value.unshared)
         if shared:
             texts.append(f"{output.local}.clone()")
             if not bound and not value.unshared:

@@ -101,6 +101,9 @@ def replacing(branch: Branch, body: str, context: Context) -> tuple[Edit, ...]:
     if view.has_comment(start, end):
         raise Refused("keeps-original", "comments would be lost")
     indent = view.indent(node)
+    if body.startswith("def "):
+        text = layout.indent(body, indent)
+        return (Edit(view.line_start(start), end, f"\n{text}"),)
     return (Edit(start, end, layout.indent(body, indent).removeprefix(indent)),)
 
 

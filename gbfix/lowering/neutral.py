@@ -1,0 +1,175 @@
+"""Expressions that change nothing under a neutral mask: `y * keep` where `keep` is all true.
+
+The prover behind shortcuts. It knows a handful of identities, each exact in value and dtype, and
+answers no to everything else.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+_VIEWS = frozenset("unsqueeze squeeze view reshape expand expand_as to bool".split())
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """A mask that is known to select everything.
+
+    Attributes:
+        name: the mask, as source text.
+        boolean: it is of dtype bool and all true; otherwise it merely has no zero.
+    """
+
+    name: str
+    boolean: bool
+
+    def renamed(self, name: str) -> Neutral:
+        """The same knowledge under another name."""
+        return Neutral(name, self.boolean)
+
+
+def shortcut_mask(test: ast.expr, truth: bool) -> tuple[str, bool] | None:
+    """What a test with this truth says of a mask: its text, and whether it must be boolean.
+
+    `keep.all()` true says that `keep` is all true; `(mask == 0).any()` false says that `mask` has no
+    zero; `torch.all(mask != 0)` likewise.
+    """
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, truth = test.operand, not truth
+    reduced = _reduced(test)
+    if reduced is None:
+        return None
+    name, inner = reduced
+    if name == "all" and truth:
+        if isinstance(inner, (ast.Name, ast.Attribute)):
+            return ast.unparse(inner), True
+        zero = _zero_test(inner, ast.NotEq)
+        return (zero, False) if zero is not None else None
+    if name == "any" and not truth:
+        zero = _zero_test(inner, ast.Eq)
+        if zero is not None:
+            return zero, False
+        if isinstance(inner, ast.UnaryOp) and isinstance(inner.op, ast.Invert):
+            return ast.unparse(inner.operand), True
+    return None
+
+
+def _reduced(test: ast.expr) -> tuple[str, ast.expr] | None:
+    """`x.all()`, `torch.any(x)`: the reduction and what it reduces."""
+    if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute):
+        return None
+    name = test.func.attr
+    if name not in {"all", "any"} or test.keywords:
+        return None
+    if isinstance(test.func.value, ast.Name) and test.func.value.id in {"torch", "th"}:
+        return (name, test.args[0]) if len(test.args) == 1 else None
+    return (name, test.func.value) if not test.args else None
+
+
+def _zero_test(node: ast.expr, operator: type[ast.cmpop]) -> str | None:
+    """The text of `m` in `m == 0` or `m != 0`."""
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return None
+    number = node.comparators[0]
+    if not isinstance(node.ops[0], operator) or not isinstance(number, ast.Constant):
+        return None
+    return ast.unparse(node.left) if number.value == 0 else None
+
+
+def same_under(node: ast.expr, other: ast.expr, mask: Neutral) -> bool:
+    """Whether an expression equals another one under a neutral mask."""
+    if ast.unparse(node) == ast.unparse(other):
+        return True
+    kept = _kept(node, mask)
+    return kept is not None and ast.unparse(kept) == ast.unparse(other)
+
+
+def unchanged(node: ast.expr, name: str, mask: Neutral) -> bool:
+    """Whether an expression is just `name` under a neutral mask."""
+    return same_under(node, ast.Name(name, ast.Load()), mask)
+
+
+def _kept(node: ast.expr, mask: Neutral) -> ast.expr | None:
+    """The operand that a masked operation hands on when everything is selected."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and mask.boolean:
+        if _is_mask(node.right, mask):
+            return node.left
+        return node.right if _is_mask(node.left, mask) else None
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    method, arguments = node.func.attr, node.args
+    on_torch = isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"
+    if method == "where" and on_torch and len(arguments) == 3:
+        if _selects(arguments[0], mask) and _same_kind(arguments[2], arguments[1]):
+            return arguments[1]
+    elif method == "where" and not on_torch and len(arguments) == 2:
+        if _selects(arguments[0], mask) and _same_kind(arguments[1], node.func.value):
+            return node.func.value
+    elif method == "masked_fill" and not on_torch and len(arguments) == 2:
+        if _rejects(arguments[0], mask):
+            return node.func.value
+    return None
+
+
+def _same_kind(filler: ast.expr, kept: ast.expr) -> bool:
+    """A filler made from what is kept, so that it brings in no other dtype."""
+    text = ast.unparse(kept)
+    if isinstance(filler, ast.Call) and isinstance(filler.func, ast.Attribute):
+        if filler.func.attr.startswith("new_"):
+            return ast.unparse(filler.func.value) == text
+        if filler.func.attr.endswith("_like") and filler.args:
+            return ast.unparse(filler.args[0]) == text
+    return False
+
+
+def _is_mask(node: ast.expr, mask: Neutral) -> bool:
+    """The mask itself or a view of it."""
+    while True:
+        if ast.unparse(node) == mask.name:
+            return True
+        if isinstance(node, ast.Subscript) and _keeps_all(node.slice):
+            node = node.value
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _VIEWS - {"to"}
+        ):
+            node = node.func.value
+        else:
+            return False
+
+
+def _keeps_all(index: ast.expr) -> bool:
+    """`[:, None, :]` and `[..., None]`: every element, in another shape."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    for part in parts:
+        if isinstance(part, ast.Slice):
+            if part.lower or part.upper or part.step:
+                return False
+        elif not (isinstance(part, ast.Constant) and part.value in (None, ...)):
+            return False
+    return True
+
+
+def _selects(node: ast.expr, mask: Neutral) -> bool:
+    if mask.boolean and _is_mask(node, mask):
+        return True
+    return isinstance(node, ast.Compare) and _is_zero(node, ast.NotEq, mask)
+
+
+def _rejects(node: ast.expr, mask: Neutral) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return mask.boolean and _is_mask(node.operand, mask)
+    return isinstance(node, ast.Compare) and _is_zero(node, ast.Eq, mask)
+
+
+def _is_zero(node: ast.Compare, operator: type[ast.cmpop], mask: Neutral) -> bool:
+    number = node.comparators[0]
+    return (
+        len(node.ops) == 1
+        and isinstance(node.ops[0], operator)
+        and isinstance(number, ast.Constant)
+        and number.value == 0
+        and _is_mask(node.left, mask)
+    )
