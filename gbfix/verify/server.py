@@ -35,7 +35,10 @@ PRELOAD = (
     "torch._inductor.codegen.cpp",
     "torch._dynamo.backends.debugging",
     "torch._higher_order_ops",
+    "sympy.combinatorics",
     "gbfix.verify.execute",
+    "gbfix.verify.inputs",
+    "gbfix.verify.judge",
 )
 
 
