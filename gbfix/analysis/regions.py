@@ -20,6 +20,8 @@ COMPILE = frozenset({"torch.compile", "torch._dynamo.optimize", "torch.compiler.
 DISABLE = frozenset(
     {"torch.compiler.disable", "torch._dynamo.disable", "torch.compiler.allow_in_graph"}
     | {"torch.jit.ignore", "torch.jit.unused", "torch.library.custom_op"}
+    # TorchScript compiles these by itself and knows neither `cond` nor nested functions.
+    | {"torch.jit.script", "torch.jit.script_method", "torch.jit.script_if_tracing"}
 )
 
 
@@ -203,12 +205,18 @@ class Regions:
                 continue
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
                 if value.kinds & Kind.REFERENCE:
-                    yield from self._callees(value)
-                    yield from self._overriding(node, analysis)
+                    if self.facts.project.class_info(value.reference) is None:
+                        yield from self._callees(value)
+                        yield from self._overriding(node, analysis)
         for node in list(analysis.values):
             if isinstance(node, ast.Call):
                 function = analysis.values.get(node.func)
-                if function is not None and function.kinds & (Kind.MODULE | Kind.OBJECT):
+                if function is None:
+                    continue
+                # A module that is made inside of a forward is made in eager code as a rule.
+                if not self.facts.project.is_module_class(function.reference) or (
+                    function.kinds & (Kind.MODULE | Kind.OBJECT)
+                ):
                     yield from self._callees(function)
 
     def _overriding(self, node: ast.AST, analysis: Analysis) -> Iterator[FunctionInfo]:
