@@ -18,6 +18,7 @@ from gbfix.cli.apply import apply
 from gbfix.cli.check import check
 from gbfix.cli.rules import explain, rules
 from gbfix.cli.running import say
+from gbfix.cli.verify import verify
 from gbfix.errors import UserError
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(check)
 app.command()(apply)
+app.command()(verify)
 app.command()(rules)
 app.command()(explain)
 

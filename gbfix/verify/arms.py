@@ -115,6 +115,41 @@ def rewritten_branches(path: str, original: str, rewritten: str) -> frozenset[Br
     return frozenset(found)
 
 
+def concerned(texts: Iterable[tuple[str, str]], name: str) -> dict[str, list[range]]:
+    """The lines, by file, of what a name at the top of a file uses, and what that uses, and so on.
+
+    Names are matched wherever they are defined, so rather too much is found than too little.
+    """
+    definitions: dict[str, list[tuple[str, ast.stmt]]] = {}
+    for path, text in texts:
+        for statement in ast.parse(text).body:
+            for defined in _defined(statement):
+                definitions.setdefault(defined, []).append((path, statement))
+    lines: dict[str, list[range]] = {}
+    waiting, done = [name], {name}
+    while waiting:
+        for path, statement in definitions.get(waiting.pop(), ()):
+            last = statement.end_lineno or statement.lineno
+            lines.setdefault(path, []).append(range(statement.lineno, last + 1))
+            for node in ast.walk(statement):
+                used = node.id if isinstance(node, ast.Name) else None
+                used = node.attr if isinstance(node, ast.Attribute) else used
+                if used is not None and used not in done and used in definitions:
+                    done.add(used)
+                    waiting.append(used)
+    return lines
+
+
+def _defined(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return [statement.name]
+    if isinstance(statement, ast.Assign):
+        return [node.id for node in statement.targets if isinstance(node, ast.Name)]
+    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+        return [statement.target.id]
+    return []
+
+
 def coverage(touched: Iterable[Branch], seen: Iterable[Seen], files: Iterable[str]) -> Coverage:
     """The arms of touched branches and of those, in rewritten files, that a tensor decided.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from gbfix.dynamo.backends import default_backend
 from gbfix.dynamo.records import Capture
-from gbfix.verify.arms import Branch, coverage, rewritten_branches
+from gbfix.verify.arms import Branch, concerned, coverage, rewritten_branches
 from gbfix.verify.jobs import Job, Limits, Outcome
 from gbfix.verify.messages import Findings, Generated, RunRecord, Runs, RunSpec, SearchSpec
 from gbfix.verify.recipes import Inputs
@@ -156,9 +156,12 @@ class _Check:
         own = os.path.realpath(mine) if mine else None
         if own in before and theirs is not None:
             versions[own] = before[own], after.get(os.path.realpath(theirs), before[own])
+        lines = concerned(before.items(), self.original.target.name.partition(".")[0])
         touched: set[Branch] = set()
         for path, (text, other) in versions.items():
-            touched |= rewritten_branches(path, text, other)
+            for branch in rewritten_branches(path, text, other):
+                if any(branch.line in part for part in lines.get(path, ())):
+                    touched.add(branch)
         changed = {path for path, (text, other) in versions.items() if text != other}
         return frozenset(touched), frozenset(changed | ({own} if own else set()))
 

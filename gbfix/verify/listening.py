@@ -15,6 +15,8 @@ from gbfix.dynamo.control import compiler_folder
 from gbfix.verify.snapshot import Effects
 
 _MOST_OUTPUT = 1 << 20
+# What these log while they compile is not what the user's code logs.
+_COMPILERS = frozenset({"torch", "filelock", "triton"})
 
 
 class Stopped(BaseException):
@@ -41,7 +43,7 @@ class Listener(logging.Handler):
         self.effects = Effects()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.split(".")[0] != "torch":
+        if record.name.split(".")[0] not in _COMPILERS:
             if len(self.records) > _MOST_OUTPUT // 64:
                 raise TooMuchOutput("it logged without end in one call")
             self.records.append(f"{record.levelname} {record.name}: {record.getMessage()}")

@@ -7,8 +7,8 @@ recipes come from is not known here.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -20,6 +20,7 @@ FLOAT_FILLS: dict[str, str] = {
     "positive": "{t}.abs()",
     "zeros": "torch.zeros({shape})",
     "ones": "torch.ones({shape})",
+    "unit": "{t}.sigmoid()",
     "large": "{t} * 1e4",
     "small": "{t} * 1e-4",
     "large_negative": "-{t}.abs() * 1e4",
@@ -105,6 +106,21 @@ class CallRecipe:
         kwargs = ", ".join(f"{name!r}: {recipe.code}" for name, recipe in self.kwargs)
         return f"(({args}), {{{kwargs}}})"
 
+    @property
+    def recipes(self) -> tuple[Recipe, ...]:
+        """Those of all arguments, the named ones last."""
+        return *self.args, *(recipe for _, recipe in self.kwargs)
+
+    def rebuilt(self, recipes: Sequence[Recipe]) -> CallRecipe:
+        """The same call with other recipes."""
+        count = len(self.args)
+        names = [name for name, _ in self.kwargs]
+        return CallRecipe(tuple(recipes[:count]), tuple(zip(names, recipes[count:], strict=True)))
+
+    def mapped(self, change: Callable[[Recipe], Recipe]) -> CallRecipe:
+        """The same call with every recipe changed."""
+        return self.rebuilt([change(recipe) for recipe in self.recipes])
+
     def make(self) -> Arguments:
         """The arguments themselves."""
         import torch
@@ -162,6 +178,17 @@ def fills(dtype: str) -> dict[str, str]:
     if dtype == "bool":
         return BOOL_FILLS
     return INTEGER_FILLS if "int" in dtype else FLOAT_FILLS
+
+
+def filled(call: CallRecipe, fill: str) -> CallRecipe:
+    """A call with all tensors filled in one way, as far as their dtypes have it."""
+
+    def change(recipe: Recipe) -> Recipe:
+        if isinstance(recipe, TensorRecipe) and fill in fills(recipe.dtype):
+            return replace(recipe, fill=fill)
+        return recipe
+
+    return call.mapped(change)
 
 
 def description(arguments: Arguments) -> str:

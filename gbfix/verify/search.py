@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gbfix.verify.recipes import CallRecipe, Recipe, TensorRecipe, ValueRecipe
+from gbfix.verify.recipes import CallRecipe, Recipe, TensorRecipe, ValueRecipe, filled
 from gbfix.verify.signatures import Parameter, hints_in
 
 _MOST_TRIES = 800
@@ -85,6 +85,11 @@ def _candidates(needed: Sequence[Parameter], shapes: Sequence[_Shape]) -> Iterat
     likeliest = [kind[0] for kind in kinds]
     for shape in shapes:
         yield _call(needed, likeliest, [own or shape for own in named])
+    # Code that checks its input's values wants small or like ones.
+    for fill in ("unit", "ones", "zeros", "positive"):
+        for shape in shapes[:8]:
+            call = _call(needed, likeliest, [own or shape for own in named])
+            yield filled(call, fill)
     for number, choices in enumerate(kinds):
         for other in choices[1:]:
             chosen = [*likeliest[:number], other, *likeliest[number + 1 :]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from gbfix.verify.recipes import CallRecipe, Recipe, TensorRecipe, ValueRecipe, fills
+from gbfix.verify.recipes import CallRecipe, Recipe, TensorRecipe, ValueRecipe, filled, fills
 from gbfix.verify.signatures import Parameter
 
 _DRAWS = 200
@@ -20,19 +20,19 @@ TELLING = ("negative", "zeros", "large_positive", "one_nan", "ones")
 def telling(base: CallRecipe) -> Iterator[CallRecipe]:
     """Variants worth running whatever the code looks like."""
     for fill in TELLING:
-        yield _filled(base, fill)
+        yield filled(base, fill)
     yield _resized(base, lambda shape: (shape[0] + 3, *shape[1:]))
     yield _resized(base, lambda shape: (0, *shape[1:]))
 
 
 def special(base: CallRecipe, left_out: Sequence[Parameter]) -> Iterator[CallRecipe]:
     """Variants with special values in all arguments, then in one argument, then in optional ones."""
-    names = dict.fromkeys(name for recipe in _recipes(base) for name in _fill_names(recipe))
+    names = dict.fromkeys(name for recipe in base.recipes for name in _fill_names(recipe))
     for name in names:
-        yield _filled(base, name)
+        yield filled(base, name)
     for seed in range(10, 14):
-        yield _rebuilt(base, [_reseeded(recipe, seed) for recipe in _recipes(base)])
-    for number, recipe in enumerate(_recipes(base)):
+        yield base.rebuilt([_reseeded(recipe, seed) for recipe in base.recipes])
+    for number, recipe in enumerate(base.recipes):
         for other in _alternatives(recipe):
             yield _with(base, number, other)
     for parameter in left_out:
@@ -48,7 +48,7 @@ def drawn(base: CallRecipe, wanted: Callable[[CallRecipe], bool]) -> CallRecipe 
     except ImportError:
         return None
     pieces = []
-    for recipe in _recipes(base):
+    for recipe in base.recipes:
         if isinstance(recipe, ValueRecipe):
             pieces.append(strategies.sampled_from([recipe, *_alternatives(recipe)]))
             continue
@@ -65,7 +65,7 @@ def drawn(base: CallRecipe, wanted: Callable[[CallRecipe], bool]) -> CallRecipe 
                 offset=strategies.just(0.0) if recipe.dtype == "bool" else offsets,
             )
         )
-    calls = strategies.tuples(*pieces).map(lambda recipes: _rebuilt(base, recipes))
+    calls = strategies.tuples(*pieces).map(lambda recipes: base.rebuilt(recipes))
     settings = hypothesis.settings(
         max_examples=_DRAWS,
         deadline=None,
@@ -80,33 +80,10 @@ def drawn(base: CallRecipe, wanted: Callable[[CallRecipe], bool]) -> CallRecipe 
     return found
 
 
-def _recipes(call: CallRecipe) -> list[Recipe]:
-    return [*call.args, *(recipe for _, recipe in call.kwargs)]
-
-
-def _rebuilt(base: CallRecipe, recipes: Sequence[Recipe]) -> CallRecipe:
-    count = len(base.args)
-    names = [name for name, _ in base.kwargs]
-    return CallRecipe(tuple(recipes[:count]), tuple(zip(names, recipes[count:], strict=True)))
-
-
-def _mapped(base: CallRecipe, change: Callable[[Recipe], Recipe]) -> CallRecipe:
-    return _rebuilt(base, [change(recipe) for recipe in _recipes(base)])
-
-
 def _with(base: CallRecipe, number: int, other: Recipe) -> CallRecipe:
-    recipes = _recipes(base)
+    recipes = list(base.recipes)
     recipes[number] = other
-    return _rebuilt(base, recipes)
-
-
-def _filled(base: CallRecipe, fill: str) -> CallRecipe:
-    def change(recipe: Recipe) -> Recipe:
-        if isinstance(recipe, TensorRecipe) and fill in fills(recipe.dtype):
-            return replace(recipe, fill=fill)
-        return recipe
-
-    return _mapped(base, change)
+    return base.rebuilt(recipes)
 
 
 def _reseeded(recipe: Recipe, seed: int) -> Recipe:
@@ -119,7 +96,7 @@ def _resized(base: CallRecipe, size: Callable[[tuple[int, ...]], tuple[int, ...]
             return replace(recipe, shape=size(recipe.shape))
         return recipe
 
-    return _mapped(base, change)
+    return base.mapped(change)
 
 
 def _fill_names(recipe: Recipe) -> list[str]:
@@ -142,7 +119,7 @@ def _alternatives(recipe: Recipe) -> list[Recipe]:
 def _optional(parameter: Parameter, base: CallRecipe) -> list[Recipe]:
     if not parameter.dtypes:
         return [ValueRecipe(text) for text in parameter.values]
-    shapes = [recipe.shape for recipe in _recipes(base) if isinstance(recipe, TensorRecipe)]
+    shapes = [recipe.shape for recipe in base.recipes if isinstance(recipe, TensorRecipe)]
     dtype = parameter.dtypes[0]
     return [
         TensorRecipe(shape, dtype, fill) for shape in dict.fromkeys(shapes) for fill in fills(dtype)

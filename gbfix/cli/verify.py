@@ -1,0 +1,243 @@
+"""`gbfix verify`: hold what gbfix would write, or a file that is given, against the original.
+
+It turns options into targets and verdicts into output; user code runs in worker processes only.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbfix.cli import options
+from gbfix.cli.options import OutputFormat, Request
+from gbfix.cli.running import run, say, say_errors
+from gbfix.errors import UserError
+from gbfix.settings import CheckStyle, Settings
+
+if TYPE_CHECKING:
+    from gbfix.verify.checker import Options
+    from gbfix.verify.project import Pair
+    from gbfix.verify.recipes import Inputs
+    from gbfix.verify.verdict import Verdict
+
+
+class Backend(str, Enum):
+    """Backends of torch.compile."""
+
+    EAGER = "eager"
+    AOT_EAGER = "aot_eager"
+    INDUCTOR = "inductor"
+
+
+class Device(str, Enum):
+    """Where it runs."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class Dtype(str, Enum):
+    """The floating-point type of inputs and parameters."""
+
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
+
+
+Targets = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TARGET...",
+        help="path.py, path.py:function, path.py:Class or package.module:Class.",
+    ),
+]
+Against = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="The rewritten file, if not what gbfix would write."),
+]
+Init = Annotated[
+    str | None,
+    typer.Option(metavar="MODULE:FUNCTION", help="Builds the object that is called."),
+]
+InputsFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--inputs",
+        metavar="MODULE:FUNCTION",
+        help="Returns a list of argument tuples or of (args, kwargs); generated if not given.",
+    ),
+]
+BackendOption = Annotated[
+    Backend | None,
+    typer.Option("--backend", help="Default: inductor if a C++ compiler is found, else aot_eager."),
+]
+DeviceOption = Annotated[Device, typer.Option("--device", help="Where to run.")]
+DtypeOption = Annotated[
+    Dtype | None, typer.Option("--dtype", help="Convert inputs and parameters to this.")
+]
+TimeLimit = Annotated[
+    float, typer.Option("--time-limit", min=1, metavar="SECONDS", help="For each single run.")
+]
+MemoryLimit = Annotated[
+    float, typer.Option("--memory-limit", min=0.1, metavar="GIB", help="For each single run.")
+]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A file, and the name in it or None for all that was rewritten."""
+
+    path: Path
+    name: str | None
+
+
+def verify(
+    targets: Targets,
+    against: Against = None,
+    init: Init = None,
+    inputs: InputsFrom = None,
+    backend: BackendOption = None,
+    device: DeviceOption = Device.CPU,
+    dtype: DtypeOption = None,
+    time_limit: TimeLimit = 120,
+    memory_limit: MemoryLimit = 8,
+    select: options.Select = None,
+    ignore: options.Ignore = None,
+    safe_only: options.SafeOnly = False,
+    unsafe: options.Unsafe = False,
+    region: options.RegionOption = None,
+    branch: options.BranchOption = None,
+    check_style: options.CheckOption = None,
+    output_format: options.Format = OutputFormat.TEXT,
+) -> None:
+    """Run original and rewritten code, eager and compiled, and say whether they do the same.
+
+    Exits with 0 if everything asked for is verified, 1 if not, 2 on errors.
+    """
+    asked = [_asked(text) for text in targets]
+    if against is not None and (len(asked) != 1 or asked[0].name is None):
+        raise UserError("`--against` needs one target, with the name of a function or class.")
+    if init is not None and (len(asked) != 1 or asked[0].name is None):
+        raise UserError("`--init` needs one target, with the name of a function or class.")
+    request = options.request(
+        [asked[0].path],
+        None,
+        select=select,
+        ignore=ignore,
+        exclude=None,
+        safe_only=safe_only,
+        unsafe=unsafe,
+        region=region,
+        branch=branch,
+        check_style=check_style,
+        respect_gitignore=None,
+    )
+    wanted = verify_options(request.settings, backend, device, dtype, time_limit, memory_limit)
+    pairs: list[Pair] = []
+    failed = False
+    for one in asked:
+        found, errors = _pairs(one, request, against, init)
+        pairs += found
+        failed = failed or errors
+    verdicts = _verdicts(pairs, inputs, wanted)
+    _print(verdicts, output_format)
+    from gbfix.verify.verdict import all_verified
+
+    raise typer.Exit(2 if failed else int(not all_verified(verdicts)))
+
+
+def verify_options(
+    settings: Settings,
+    backend: Backend | None = None,
+    device: Device = Device.CPU,
+    dtype: Dtype | None = None,
+    time_limit: float = 120,
+    memory_limit: float = 8,
+) -> Options:
+    """The checker's options from those of the command line."""
+    from gbfix.verify.checker import Options
+    from gbfix.verify.jobs import Limits
+    from gbfix.verify.verdict import REVIEW, Kind
+
+    # Who asks for checks to be skipped when compiled gets no exceptions from them.
+    skips = settings.check is CheckStyle.SKIP
+
+    # A CUDA context maps more address space than there is memory, so a limit would not let it start.
+    memory = int(memory_limit * (1 << 30)) if device is Device.CPU else None
+    return Options(
+        backend=backend.value if backend else None,
+        device=device.value,
+        dtype=dtype.value if dtype else None,
+        leeway=REVIEW | {Kind.EXCEPTION_SKIPPED} if skips else REVIEW,
+        limits=Limits(time_limit, memory),
+    )
+
+
+def _asked(text: str) -> _Asked:
+    from gbfix.verify.project import file_of_module
+    from gbfix.verify.targets import parse
+
+    path, module, name = parse(text)
+    return _Asked(path if path is not None else file_of_module(module), name or None)
+
+
+def _pairs(
+    asked: _Asked, request: Request, against: Path | None, init: str | None
+) -> tuple[list[Pair], bool]:
+    """The pairs of one target, and whether there were errors."""
+    from dataclasses import replace
+
+    from gbfix.verify.project import check_name, pairs
+
+    result = run(replace(request, paths=(asked.path,)), rewrite=against is None)
+    say_errors(result)
+    if result.errors or not result.files:
+        return [], True
+    (file,) = result.files
+    if against is not None:
+        file = replace(file, after=_text(against))
+        result = replace(result, files=(file,))
+    if asked.name is not None:
+        check_name(file, asked.name)
+    found = pairs(result, file, None if asked.name is None else [asked.name], init=init)
+    if not found:
+        say(f"{asked.path}: there is nothing to verify, since nothing is rewritten in it.")
+    return found, False
+
+
+def _text(path: Path) -> str:
+    from gbfix.source.text import SourceError, SourceFile
+
+    try:
+        return SourceFile.decode(path, path.read_bytes()).text
+    except (OSError, SourceError) as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _verdicts(pairs: list[Pair], inputs: str | None, wanted: Options) -> list[Verdict]:
+    from gbfix.verify.checker import verify_sides
+    from gbfix.verify.recipes import Inputs
+    from gbfix.verify.worker import Workers
+
+    given: Inputs | None = Inputs(factory=inputs) if inputs is not None else None
+    with Workers() as workers:
+        return [
+            verify_sides(workers, pair.original, pair.rewritten, given, wanted) for pair in pairs
+        ]
+
+
+def _print(verdicts: list[Verdict], output_format: OutputFormat) -> None:
+    from gbfix.verify.report import document, lines
+
+    if output_format is OutputFormat.JSON:
+        sys.stdout.write(document(verdicts))
+        return
+    from gbfix.report.spans import print_lines
+
+    print_lines(lines(verdicts), sys.stdout)

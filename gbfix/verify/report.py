@@ -1,0 +1,136 @@
+"""Verdicts as lines for people and as JSON for tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gbfix import __version__
+from gbfix.dynamo.records import Capture
+from gbfix.report.spans import Line, Span, line
+from gbfix.verify.verdict import Difference, Status, Verdict
+
+VERSION = 1
+_MOST_LINES = 6
+_STYLES = {Status.VERIFIED: "bold green", Status.PARTLY_VERIFIED: "bold yellow"}
+
+
+def lines(verdicts: Sequence[Verdict]) -> Iterator[Line]:
+    """Each verdict with its evidence, and how many are verified."""
+    for verdict in verdicts:
+        style = _STYLES.get(verdict.status, "bold red")
+        status = Span(verdict.status.value, style)
+        yield line(
+            Span(_short(verdict.target), "bold"), ": ", status, f": {_short(verdict.reason)}"
+        )
+        for text in _details(verdict):
+            yield line("    " + text)
+    good = sum(verdict.verified for verdict in verdicts)
+    yield line(f"{good} of {len(verdicts)} verified.")
+
+
+def _details(verdict: Verdict) -> Iterator[str]:
+    evidence = verdict.evidence
+    if evidence.calls:
+        gradients = ", with gradients" if evidence.gradients else ""
+        yield (
+            f"{evidence.calls} calls with {len(evidence.inputs)} inputs{gradients}, backend "
+            f"{evidence.backend} on {evidence.device}, {evidence.seconds:.1f} s"
+        )
+    for name, capture in (("before", evidence.before), ("after", evidence.after)):
+        if capture is not None:
+            yield f"{name}: {_captured(capture)}"
+            breaks = {found.site: found for found in capture.breaks}
+            yield from (f"  break at {_short(str(found))}" for found in breaks.values())
+            yield from (f"  {_short(str(skip))}" for skip in dict.fromkeys(capture.skips))
+    for arm in evidence.arms.missing:
+        yield f"arm not run: {_short(arm)}"
+    yield from _grouped("differs", verdict.differences, evidence.inputs)
+    yield from _grouped("compiled only", verdict.remarks, evidence.inputs)
+
+
+def _captured(capture: Capture) -> str:
+    parts = [
+        _count(capture.graphs, "graph"),
+        _count(capture.operators, "operator"),
+        f"{_count(len(capture.breaks), 'break')} at {_count(len(capture.sites), 'place')}",
+    ]
+    if capture.skips:
+        parts.append(f"{_count(len(capture.skips), 'frame')} skipped")
+    if capture.recompiles:
+        parts.append(_count(capture.recompiles, "recompile"))
+    if capture.fullgraph is not None:
+        parts.append(f"fullgraph {'yes' if capture.fullgraph else 'no'}")
+    return ", ".join(parts)
+
+
+def _grouped(title: str, differences: Sequence[Difference], inputs: Sequence[str]) -> Iterator[str]:
+    """One line for what is the same in several calls."""
+    groups: dict[tuple[str, str, str], list[Difference]] = {}
+    for difference in differences:
+        key = difference.mode, difference.kind.value, difference.place
+        groups.setdefault(key, []).append(difference)
+    for number, (first, *rest) in enumerate(groups.values()):
+        if number == _MOST_LINES:
+            yield f"{title}: {len(groups) - number} more"
+            return
+        given = inputs[first.call % len(inputs)] if inputs else ""
+        others = f"; and in {_count(len(rest), 'more call')}" if rest else ""
+        yield f"{title}: {first}, for {given}{others}"
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def _short(text: str) -> str:
+    """A text without the current folder in its paths."""
+    return text.replace(f"{Path.cwd()}/", "")
+
+
+def document(verdicts: Sequence[Verdict]) -> str:
+    """All verdicts with all their evidence, as JSON."""
+    content = {
+        "version": VERSION,
+        "gbfix": __version__,
+        "command": "verify",
+        "verdicts": [_verdict(verdict) for verdict in verdicts],
+        "summary": {
+            status.value: sum(verdict.status is status for verdict in verdicts) for status in Status
+        },
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    evidence = verdict.evidence
+    return {
+        "target": verdict.target,
+        "status": verdict.status.value,
+        "verified": verdict.verified,
+        "reason": verdict.reason,
+        "differences": [asdict(difference) for difference in verdict.differences],
+        "remarks": [asdict(difference) for difference in verdict.remarks],
+        "evidence": {
+            "backend": evidence.backend,
+            "device": evidence.device,
+            "inputs": list(evidence.inputs),
+            "calls": evidence.calls,
+            "gradients": evidence.gradients,
+            "arms": {
+                "covered": evidence.arms.covered,
+                "total": evidence.arms.total,
+                "missing": list(evidence.arms.missing),
+            },
+            "before": _capture(evidence.before),
+            "after": _capture(evidence.after),
+            "seconds": round(evidence.seconds, 3),
+        },
+    }
+
+
+def _capture(capture: Capture | None) -> dict[str, Any] | None:
+    return None if capture is None else asdict(capture)
