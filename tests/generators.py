@@ -64,6 +64,7 @@ class M(nn.Module):
         super().__init__()
         self.lin = nn.Linear(3, 3)
         self.drop = nn.Dropout(0.5)
+        self.act = nn.ReLU(inplace=True)
         self.bn = nn.BatchNorm1d(3)
         self.norm = nn.LayerNorm(3)
         self.layers = nn.ModuleList([nn.Linear(3, 3) for _ in range(2)])
@@ -262,6 +263,7 @@ class _Writer:
             options += [
                 f"self.lin({a})",
                 f"self.drop({a})",
+                f"self.act({a})",
                 f"self.norm({a})",
                 f"self.bn({a})",
                 f"self.scale_by({a})",
@@ -320,6 +322,8 @@ class _Writer:
             f"({s} > 0) & ({self.scalar()} < 1)",
             f"~({s} > 0)",
             self.known(BOOL),
+            "SCALE > 1",
+            f"SCALE > {s}",
             f"(s := {s}) > 0",
             f"(tmp := {a} * 2).sum() > 1",
             f"any(v > 3 for v in {a}[0])",
@@ -485,6 +489,7 @@ class _Writer:
             f"{a}, {b} = {b if b in self.names else 'y'}, {a if a in self.names else 'x'}",
             f"{a}, {b} = torch.stack([{self.square_name()}, {self.square_name()}])",
             f"({a}, {b}) = (scaled({self.square_name()}), {self.square_name()})",
+            f"{a}, {b} = {self.square_name()}.expand(2, 3, 3)",
             f"{a}, *{b} = {self.square_name()}, {self.square_name()}",
         ]
         text = self.pick(options)
@@ -573,6 +578,9 @@ class _Writer:
                     "self.wide = False",
                     f"self.buf[0] = {a}[0]",
                     f"self.note({a})",
+                    f"self.act({a})",
+                    "self.cache = self.buf",
+                    f"self.last = self.cache = {a}",
                     "self.limit = 0.25",
                     f"self.buf.copy_({a})",
                 ]

@@ -126,7 +126,7 @@ def _original(case: FixtureCase, program: Program) -> harness.Run | None:
 def _foretold(message: str, reasons: str) -> bool:
     """Whether a failure to compile is the one that a fix names in its reason."""
     kinds = ("expected same dtype", "sorted order of strides", "same strides", "expected same dim")
-    return "one dtype and stride" in reasons and any(k in message for k in kinds)
+    return "dtype and stride" in reasons and any(k in message for k in kinds)
 
 
 def reasons_of(result: FileResult) -> str:
@@ -280,7 +280,7 @@ def text_complaints(program: Program, result: FileResult) -> list[str]:
 # The properties
 
 
-@_profile(40)
+@_profile(90)
 @given(programs())
 def test_eager_is_bit_identical(program: Program) -> None:
     """Without the compiler nothing that can be seen has changed."""
@@ -291,7 +291,7 @@ def test_eager_is_bit_identical(program: Program) -> None:
     assert eager_complaints(program, result.after) == []
 
 
-@_profile(25)
+@_profile(45)
 @given(programs())
 def test_compiled_does_what_eager_did(program: Program) -> None:
     """Compiled, the rewrite gives the original's results and breaks no more than it."""
@@ -302,7 +302,7 @@ def test_compiled_does_what_eager_did(program: Program) -> None:
     assert compiled_complaints(program, result.after, reasons_of(result)) == []
 
 
-@_profile(10)
+@_profile(14)
 @given(programs(), st.sampled_from(["cond", "where"]))
 def test_compiled_with_a_preferred_form(program: Program, branch: str) -> None:
     """The same, with one form of branch asked for."""
@@ -314,14 +314,14 @@ def test_compiled_with_a_preferred_form(program: Program, branch: str) -> None:
     assert compiled_complaints(program, result.after, reasons_of(result)) == []
 
 
-@_profile(60)
+@_profile(90)
 @given(programs(most=8), st.sampled_from(["auto", "cond", "where"]))
 def test_a_second_run_changes_nothing(program: Program, branch: str) -> None:
     """Applying twice is applying once."""
     assert rest_complaints(program.text, program.region, branch) == []
 
 
-@_profile(60)
+@_profile(90)
 @given(programs(most=8))
 def test_text(program: Program) -> None:
     """The output parses, other functions keep their bytes, and no name is taken twice."""
@@ -330,7 +330,7 @@ def test_text(program: Program) -> None:
     assert text_complaints(program, result) == []
 
 
-@_profile(40)
+@_profile(50)
 @given(programs(), st.sampled_from(["crlf", "bom", "tabs", "latin-1", "no-newline", "cr"]))
 def test_line_endings_and_encodings(program: Program, style: str) -> None:
     """However the file is written, the rewrite is the same program in the same style."""
