@@ -78,18 +78,19 @@ def _deliver(result: RunResult, deliver: Callable[[FileResult], None]) -> RunRes
             except (SourceError, WriteError) as error:
                 sentence = str(error)
                 errors.append(FileError(file.path, sentence))
-                kept = _undelivered(file, sentence)
+                kept = withheld(file, "not-written", sentence)
         files.append(kept)
     return replace(result, files=tuple(files), errors=tuple(errors))
 
 
-def _undelivered(file: FileResult, sentence: str) -> FileResult:
-    findings = tuple(_unfixed(finding, sentence) for finding in file.findings)
+def withheld(file: FileResult, code: str, sentence: str) -> FileResult:
+    """The file as it was, with every fix turned into a refusal that says why."""
+    findings = tuple(_unfixed(finding, code, sentence) for finding in file.findings)
     return replace(file, after=file.before.text, findings=findings)
 
 
-def _unfixed(finding: Finding, sentence: str) -> Finding:
+def _unfixed(finding: Finding, code: str, sentence: str) -> Finding:
     if finding.applied is None:
         return finding
-    refusal = Refusal(finding.applied.transform, "not-written", sentence)
+    refusal = Refusal(finding.applied.transform, code, sentence)
     return replace(finding, applied=None, refusals=(*finding.refusals, refusal))

@@ -7,6 +7,7 @@ the report for people then goes to standard error.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, TextIO
 
@@ -16,11 +17,14 @@ from gbfix.cli import options
 from gbfix.cli.options import OutputFormat, Request
 from gbfix.cli.running import run, say, say_errors
 from gbfix.errors import UserError
-from gbfix.findings import RunResult
+from gbfix.findings import FileResult, RunResult
 
 Diff = Annotated[bool, typer.Option("--diff", help="Print a diff for `git apply`; write nothing.")]
 At = Annotated[
     str | None, typer.Option(metavar="LINE[:COL]", help="Only fix the site at this place.")
+]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Run the code, and only keep fixes that are verified.")
 ]
 
 
@@ -28,6 +32,7 @@ def apply(
     paths: options.Paths = None,
     diff: Diff = False,
     at: At = None,
+    verify: Verify = False,
     select: options.Select = None,
     ignore: options.Ignore = None,
     exclude: options.Exclude = None,
@@ -64,6 +69,8 @@ def apply(
     if place and not result.errors and not _met(result, place[0]):
         raise UserError(f"{request.stdin_name or request.paths[0]}:{at}: no break site here.")
     as_json = output_format is OutputFormat.JSON
+    if verify:
+        result = _only_verified(request, result, place)
     if diff:
         code = _show_diff(request, result, as_json)
     elif request.from_stdin:
@@ -71,6 +78,33 @@ def apply(
     else:
         code = _write(request, result, as_json)
     raise typer.Exit(code)
+
+
+def _only_verified(
+    request: Request, result: RunResult, place: tuple[int, int | None] | None
+) -> RunResult:
+    """Run what was rewritten, tell on standard error how it went, and drop what did not pass."""
+    from gbfix.cli.verify import verify_options
+    from gbfix.engine import run as run_engine
+    from gbfix.report.spans import print_lines
+    from gbfix.verify.applying import keep_verified
+    from gbfix.verify.report import lines
+    from gbfix.verify.worker import Workers
+
+    if request.from_stdin:
+        raise UserError("`--verify` needs files, not standard input.")
+    sources = [file.before for file in result.files]
+
+    def rerun(file: FileResult, left_out: tuple[str, ...]) -> FileResult:
+        settings = replace(request.settings, ignore=(*request.settings.ignore, *left_out))
+        again = run_engine(sources, settings, rewrite=True, at=place)
+        return next((other for other in again.files if other.path == file.path), file)
+
+    with Workers() as workers:
+        wanted = verify_options(request.settings)
+        result, verdicts = keep_verified(workers, result, wanted, rerun)
+    print_lines(lines(verdicts), sys.stderr)
+    return result
 
 
 def _met(result: RunResult, line: int) -> bool:

@@ -54,18 +54,23 @@ def original_module(target: object) -> object:
 
 
 @contextlib.contextmanager
-def never_compile() -> Iterator[None]:
-    """Make `torch.compile` give back what it is given.
+def never_compile() -> Iterator[list[object]]:
+    """Make `torch.compile` give back what it is given, and list all that it was given.
 
     The stance `force_eager` would do, but it also stops `torch.cond` from compiling its arms, and
     then gradients through it fail (seen on torch 2.13).
     """
 
+    given: list[object] = []
+
     def compile(model: Any = None, **_: Any) -> Any:
-        return model if model is not None else lambda function: function
+        if model is None:
+            return compile
+        given.append(model)
+        return model
 
     with mock.patch.object(torch, "compile", compile):
-        yield
+        yield given
 
 
 @contextlib.contextmanager

@@ -45,11 +45,21 @@ def verify(
         UserError: for something that a worker process could not be given.
     """
     first, second = _side(original), _side(rewritten)
+    if isinstance(original, str) and isinstance(rewritten, str):
+        second = _as_version_of(first, second)
     asked = _inputs(inputs)
     if workers is not None:
         return verify_sides(workers, first, second, asked, options)
     with Workers() as own:
         return verify_sides(own, first, second, asked, options)
+
+
+def _as_version_of(first: Side, second: Side) -> Side:
+    """A file in the place of another, so that both have the same name and the same neighbours."""
+    if first.target.file is None or second.target.file is None:
+        return second
+    texts = ((os.path.realpath(first.target.file), second.texts[0][1]),)
+    return Side(replace(first.target, name=second.target.name), texts)
 
 
 def _side(given: str | Callable[..., Any]) -> Side:

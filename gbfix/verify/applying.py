@@ -1,70 +1,110 @@
-"""Keeps of a run only the files whose every fix is verified.
+"""Keeps of a run only what is verified, function by function and class by class.
 
-Where a target does not pass, the transforms that made its fixes are left out one after the other, so
-that a site's next fix has its turn; a file for which nothing passes stays as it was.
+Where one does not pass, the transforms that made its fixes are left out one after the other, so that a
+site's next fix has its turn; in the end it stays as it was. What is kept is verified once more
+without what was taken back, since one may use the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from gbfix.delivery import withheld
-from gbfix.findings import FileResult, RunResult
+from gbfix.findings import FileResult, Finding, RunResult
 from gbfix.verify.checker import Options, verify_sides
 from gbfix.verify.project import pairs
+from gbfix.verify.splicing import splice
 from gbfix.verify.verdict import Status, Verdict, all_verified
 from gbfix.verify.worker import Workers
 
 # Runs the engine again on one file of the result, without some transforms.
 Rerun = Callable[[FileResult, tuple[str, ...]], FileResult]
 _OTHER_FIX_MAY_HELP = (Status.DIFFERENT, Status.NO_FEWER_BREAKS)
+_MOST_ROUNDS = 12
 
 
 def keep_verified(
     workers: Workers, result: RunResult, options: Options, rerun: Rerun
 ) -> tuple[RunResult, tuple[Verdict, ...]]:
-    """The result with all that did not pass withheld, and the verdicts, the last for each target."""
+    """The result without what did not pass, and the verdicts; of a target that failed, the first."""
     files: list[FileResult] = []
     verdicts: list[Verdict] = []
     for file in result.files:
         if file.changed:
-            file, found = _best(workers, result, file, options, rerun)
-            verdicts += found
-        files.append(file)
+            choice = _Choice(workers, result, options, rerun, file)
+            files.append(choice.best())
+            verdicts += choice.told.values()
+        else:
+            files.append(file)
     return replace(result, files=tuple(files)), tuple(verdicts)
 
 
-def _best(
-    workers: Workers, result: RunResult, file: FileResult, options: Options, rerun: Rerun
-) -> tuple[FileResult, list[Verdict]]:
-    left_out: tuple[str, ...] = ()
-    first: list[Verdict] | None = None
-    current = file
-    while current.changed:
-        asked = pairs(result, current)
-        verdicts = [
-            verify_sides(workers, pair.original, pair.rewritten, None, options) for pair in asked
-        ]
-        if all_verified(verdicts):
-            return current, verdicts
-        first = first or verdicts
-        failed = {
-            pair.original.target.name
-            for pair, verdict in zip(asked, verdicts, strict=True)
-            if verdict.status in _OTHER_FIX_MAY_HELP
-        }
+@dataclass
+class _Choice:
+    """The search for the best version of one file."""
+
+    workers: Workers
+    result: RunResult
+    options: Options
+    rerun: Rerun
+    file: FileResult
+    told: dict[str, Verdict] = field(default_factory=dict)
+    left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def best(self) -> FileResult:
+        """The file with as many of its fixes as pass."""
+        current = self.file
+        for _ in range(_MOST_ROUNDS):
+            verdicts = self._verify(current)
+            if all_verified(verdicts.values()) or not current.changed:
+                return current
+            for name, verdict in verdicts.items():
+                if not verdict.verified:
+                    changed = self._without(current, name, verdict)
+                    if changed is None:
+                        return withheld(self.file, "not-verified", _reason(verdict))
+                    current = changed
+        return withheld(self.file, "not-verified", "no version of it passed")
+
+    def _verify(self, file: FileResult) -> dict[str, Verdict]:
+        verdicts: dict[str, Verdict] = {}
+        for pair in pairs(self.result, file):
+            name = pair.original.target.name
+            verdicts[name] = verify_sides(
+                self.workers, pair.original, pair.rewritten, None, self.options
+            )
+            before = self.told.get(name)
+            if before is None or before.verified or verdicts[name].verified:
+                self.told[name] = verdicts[name]
+        return verdicts
+
+    def _without(self, file: FileResult, name: str, verdict: Verdict) -> FileResult | None:
+        """The file with another fix for one of its definitions, or with none."""
         suspects = [
             finding.applied.transform
-            for finding in current.findings
-            if finding.applied is not None and finding.function.partition(".")[0] in failed
+            for finding in file.findings
+            if finding.applied is not None and _is_in(finding, name)
         ]
-        if not suspects:
-            break
-        left_out = (*left_out, suspects[0])
-        current = rerun(file, left_out)
-    # What is told is why the first choice did not pass.
-    told = first or []
-    worst = next((verdict for verdict in told if not verdict.verified), None)
-    reason = f"{worst.status.value}: {worst.reason}" if worst else "nothing could be run"
-    return withheld(file, "not-verified", reason), told
+        if verdict.status in _OTHER_FIX_MAY_HELP and suspects:
+            self.left_out[name] = (*self.left_out.get(name, ()), suspects[0])
+            other = self.rerun(self.file, self.left_out[name])
+        else:
+            other = withheld(self.file, "not-verified", _reason(self.told.get(name, verdict)))
+        text = splice(file.after, other.after, name)
+        if text is None:
+            return None
+        findings = [f for f in file.findings if not _is_in(f, name)]
+        findings += [f for f in other.findings if _is_in(f, name)]
+        if not any(finding.applied for finding in findings):
+            text = file.before.text
+        findings.sort(key=lambda f: (f.line, f.column, f.code))
+        return replace(file, after=text, findings=tuple(findings))
+
+
+def _is_in(finding: Finding, name: str) -> bool:
+    return finding.function.partition(".")[0] == name
+
+
+def _reason(verdict: Verdict) -> str:
+    return f"{verdict.status.value}: {verdict.reason}"

@@ -201,11 +201,13 @@ class _Check:
 
     def _eager_way(self, label: str, outcomes: Sequence[Outcome]) -> Findings:
         """Compare the eager runs of one way of calling, and keep them for the compiled ones."""
-        eager = self._original(outcomes[0], f"eager{label}").calls
-        rewritten = self._rewritten(outcomes[1], f"eager{label}").calls
-        reference = _record(outcomes[2])
-        self.ways[label] = Runs(eager, reference=reference.calls or None)
-        findings = self._judged(replace(self.ways[label], rewritten_eager=rewritten), label)
+        original = self._original(outcomes[0], f"eager{label}")
+        rewritten = self._rewritten(outcomes[1], f"eager{label}")
+        runs = Runs(original.calls, reference=_record(outcomes[2]).calls or None)
+        self.ways[label] = runs
+        if not (original.always_compiled and rewritten.always_compiled):
+            runs = replace(runs, rewritten_eager=rewritten.calls)
+        findings = self._judged(runs, label)
         self.remarks = (*self.remarks, *findings.remarks)
         return findings
 
@@ -301,6 +303,8 @@ def fewer_breaks(before: Capture, after: Capture) -> bool:
 
 
 def _told(capture: Capture) -> str:
+    if not capture.graphs and capture.whole:
+        return "nothing compiled"
     count = len(capture.sites) or len(capture.skips)
     return f"{count or 'no'} break{'' if count == 1 else 's'}"
 

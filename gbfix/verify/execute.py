@@ -38,12 +38,14 @@ def run(spec: RunSpec) -> RunRecord:
 def _run_eager(spec: RunSpec) -> RunRecord:
     watcher = Watcher()
     setattr(builtins, WATCH, watcher.watch)
-    with control.never_compile():
+    with control.never_compile() as compiled:
         module = load(spec.side, watcher.transform if spec.watch else None)
         seed()
         target = build(spec.side.target, module)
         record = _calls(spec, module, target, target)
-    return replace(record, seen=frozenset(watcher.seen))
+    called = target, getattr(type(target), "forward", target)
+    always = any(given is function for given in compiled for function in called)
+    return replace(record, seen=frozenset(watcher.seen), always_compiled=always)
 
 
 def _run_compiled(spec: RunSpec, backend: str) -> RunRecord:

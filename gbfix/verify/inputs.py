@@ -24,7 +24,7 @@ from gbfix.verify.messages import Generated, SearchSpec
 from gbfix.verify.recipes import CallRecipe, Inputs
 from gbfix.verify.search import NoInputs, search
 from gbfix.verify.signatures import parameters, size_hints
-from gbfix.verify.variants import drawn, special, telling
+from gbfix.verify.variants import drawn, in_dtypes, special, telling
 
 _MOST_TELLING = 7
 _SECONDS_A_TRY = 3.0
@@ -55,6 +55,9 @@ class _Search:
         self.options = CallOptions(dtype=spec.dtype, device=spec.device)
         self.target = self._target()
         self.end = time.monotonic() + spec.seconds
+        self.running: list[CallRecipe] = []
+        self.further: list[CallRecipe] = []
+        self.raising: list[CallRecipe] = []
 
     def _target(self) -> Any:
         seed()
@@ -76,35 +79,42 @@ class _Search:
             ) from error
         # What failing tries have reached on their way is not reached by any input that is kept.
         self.watcher.seen.clear()
-        kept = [found.call]
         self._attempt(found.call)
-        for recipe in telling(found.call):
-            if recipe not in kept and len(kept) <= _MOST_TELLING:
+        self.running.append(found.call)
+        text = "".join(text for _, text in self.spec.side.texts)
+        small = list(in_dtypes(found.call, text))
+        for recipe in [*small, *telling(found.call)]:
+            if recipe not in self.running and len(self.running) <= _MOST_TELLING:
                 before = set(self.watcher.seen)
                 if self._attempt(recipe) is None:
-                    kept.append(recipe)
+                    self.running.append(recipe)
                 else:
                     self.watcher.seen = before
-        self._steer(kept, special(found.call, found.left_out))
+        for base in (found.call, *small):
+            self._steer(special(base, found.left_out))
         while self.coverage().missing and self._in_time():
             further = drawn(found.call, self._reaches_more)
             if further is None:
                 break
-            self._attempt(further)
-            kept.append(further)
-        return tuple(kept)
+            self._keep(further)
+        # A frame whose first call has nothing to compile is never looked at again by Dynamo, so
+        # the calls that reach more come first; those that raise come last.
+        return (*self.further, *self.running, *self.raising)
 
     def coverage(self) -> Coverage:
         """The arms that have been taken."""
         return coverage(self.spec.touched, self.watcher.seen, self.spec.files)
 
-    def _steer(self, kept: list[CallRecipe], recipes: Iterable[CallRecipe]) -> None:
+    def _keep(self, recipe: CallRecipe) -> None:
+        """Take a call that reaches more, in its place in the order."""
+        (self.further if self._attempt(recipe) is None else self.raising).append(recipe)
+
+    def _steer(self, recipes: Iterable[CallRecipe]) -> None:
         for recipe in recipes:
             if not self.coverage().missing or not self._in_time():
                 return
             if self._reaches_more(recipe):
-                self._attempt(recipe)
-                kept.append(recipe)
+                self._keep(recipe)
 
     def _reaches_more(self, recipe: CallRecipe) -> bool:
         """Whether a call takes an arm that was missing; what it reaches is not kept."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gbfix import __version__
-from gbfix.dynamo.records import Capture
+from gbfix.dynamo.records import Break, Capture
 from gbfix.report.spans import Line, Span, line
 from gbfix.verify.verdict import Difference, Status, Verdict
 
@@ -44,12 +44,18 @@ def _details(verdict: Verdict) -> Iterator[str]:
         if capture is not None:
             yield f"{name}: {_captured(capture)}"
             breaks = {found.site: found for found in capture.breaks}
-            yield from (f"  break at {_short(str(found))}" for found in breaks.values())
+            yield from (f"  break at {_broken(found)}" for found in breaks.values())
             yield from (f"  {_short(str(skip))}" for skip in dict.fromkeys(capture.skips))
     for arm in evidence.arms.missing:
         yield f"arm not run: {_short(arm)}"
     yield from _grouped("differs", verdict.differences, evidence.inputs)
     yield from _grouped("compiled only", verdict.remarks, evidence.inputs)
+
+
+def _broken(found: Break) -> str:
+    """A break in one line; PyTorch's explanation is in the JSON."""
+    entry = f"{found.registry} " if found.registry else ""
+    return f"{_short(found.file)}:{found.line}: {entry}{found.reason.partition(':')[0]}"
 
 
 def _captured(capture: Capture) -> str:

@@ -17,12 +17,28 @@ _DRAWS = 200
 TELLING = ("negative", "zeros", "large_positive", "one_nan", "ones")
 
 
+_DTYPES = {"float16": ("torch.float16", "torch.half", ".half()"), "bfloat16": ("bfloat16",)}
+
+
 def telling(base: CallRecipe) -> Iterator[CallRecipe]:
     """Variants worth running whatever the code looks like."""
     for fill in TELLING:
         yield filled(base, fill)
     yield _resized(base, lambda shape: (shape[0] + 3, *shape[1:]))
     yield _resized(base, lambda shape: (0, *shape[1:]))
+
+
+def in_dtypes(base: CallRecipe, text: str) -> Iterator[CallRecipe]:
+    """The call in each of the smaller float types that the code speaks of."""
+    for name, words in _DTYPES.items():
+        if any(word in text for word in words):
+
+            def change(recipe: Recipe, name: str = name) -> Recipe:
+                if isinstance(recipe, TensorRecipe) and recipe.dtype == "float32":
+                    return replace(recipe, dtype=name)
+                return recipe
+
+            yield base.mapped(change)
 
 
 def special(base: CallRecipe, left_out: Sequence[Parameter]) -> Iterator[CallRecipe]:
@@ -54,7 +70,7 @@ def drawn(base: CallRecipe, wanted: Callable[[CallRecipe], bool]) -> CallRecipe 
             continue
         scales = strategies.sampled_from([1.0, -1.0, 0.1, 3.0, 10.0, 100.0, 0.01, 1e-4, 1e6])
         offsets = strategies.sampled_from([0.0, 1.0, -1.0, 0.25, -0.25, 5.0, -5.0, 100.0])
-        integral = recipe.dtype != "float32"
+        integral = "float" not in recipe.dtype
         pieces.append(
             strategies.builds(
                 replace,
