@@ -57,7 +57,7 @@ from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expr
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
 from gbfix.lowering.functions import carried_names, function_body, is_detached_state
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects
-from gbfix.lowering.inputs import check_in_place
+from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.layouts import check_layouts, check_types
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
@@ -149,12 +149,15 @@ def _straight(
             unlike = both[which].turned and not both[1 - which].turned
             copied = root is not None or text in given
             row.append(CONTIGUOUS if copied and unlike else copied)
+            if text in given:  # eager gives one tensor twice
+                roots += [o.name for o in branch.outputs]
             given.add(text)
             if root and not _private(root, branch, context):
                 roots.append(root)
         clones.append(row)
     names = [o.name for o in branch.outputs]
     check_not_changed_later(roots, names if roots else [], branch.place, analysis, context.facts)
+    check_stored(branch, roots, context)
     sources = [
         tensor_sources([r.node for r in arm.results if r.node is not None], analysis)
         | {r.incoming for r in arm.results if r.node is None or r.operator}
@@ -216,6 +219,7 @@ def _functions(
     check_types(pairs)
     names = [o.name for o in branch.outputs]
     check_not_changed_later(roots, names if roots else [], branch.place, analysis, context.facts)
+    check_stored(branch, roots, context)
     carried = carried_names(branch, context)
     sources = [tensor_sources(a.statements, analysis) for a in branch.arms]
     safety, reason = _safety(pairs, sources, roots, branch)

@@ -49,7 +49,7 @@ from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_
 from gbfix.lowering.branch import Arm, Branch, find_branch
 from gbfix.lowering.expression import ZERO_GRADIENTS, conditional_expression
 from gbfix.lowering.forms import Writer
-from gbfix.lowering.inputs import check_in_place
+from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
 
@@ -96,6 +96,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     check_not_changed_later(
         roots, [o.name for o in branch.outputs], branch.place, analysis, context.facts
     )
+    check_stored(branch, roots, context)
     torch = context.torch(site.statement)
     predicate = Renderer(context.view, analysis, torch).render(branch.split.predicate)
     predicate = single(predicate)
@@ -216,6 +217,9 @@ def _check_prelude(branch: Branch, arm: Straight, context: Context) -> None:
 def _roots(branch: Branch, arms: tuple[Straight, Straight], analysis: Analysis) -> list[str]:
     roots: list[str] = []
     for arm in arms:
+        texts = [ast.unparse(r.node) for r in arm.results if r.node is not None]
+        if len(set(texts)) < len(texts):  # eager gives one tensor twice
+            roots += [o.name for o in branch.outputs]
         for result in arm.results:
             root = _root(result, analysis, branch)
             if root:

@@ -127,13 +127,15 @@ def check_stable_attribute(name: str, owner: ClassInfo, facts: Facts) -> None:
             if method.node.name in _SETUP:
                 continue
             for node in ast.walk(method.node):
-                if _changes_attribute(node, name):
+                if changes_attribute(node, name):
                     raise Refused(
                         "may-change", f"`{method.node.name}` changes `self.{name}` in place"
                     )
 
 
-def _changes_attribute(node: ast.AST, name: str) -> bool:
+def changes_attribute(node: ast.AST, name: str) -> bool:
+    """Whether a node changes an attribute of this name in place."""
+
     def is_it(target: ast.AST) -> bool:
         while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
             if isinstance(target, ast.Attribute) and target.attr == name:

@@ -16,6 +16,8 @@ from gbfix.analysis.effects import effects
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.project import ClassInfo, Module
+from gbfix.analysis.stability import changes_attribute
 from gbfix.analysis.values import Kind, Value
 
 
@@ -77,28 +79,82 @@ def surely_bound(statements: Sequence[ast.stmt]) -> frozenset[str]:
     return frozenset(found)
 
 
+def _stored(target: ast.AST) -> set[str]:
+    return {
+        n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    }
+
+
+def _makes_new(node: ast.expr, analysis: Analysis, own: frozenset[str]) -> bool:
+    if isinstance(node, ast.Tuple):
+        return all(shared_root(e, analysis, own) is None for e in node.elts)
+    known = analysis.values.get(node)
+    if isinstance(node, ast.Call) and known is not None and known.elements is not None:
+        return all(e.unshared for e in known.elements)
+    return shared_root(node, analysis, own) is None
+
+
+def alias_groups(statements: Sequence[ast.stmt], analysis: Analysis) -> list[set[str]]:
+    """Names that statements make share one storage: `a = b = x + 1`, `b = a`, `b = a.view(-1)`."""
+    groups: list[set[str]] = []
+    for node in (n for s in statements for n in ast.walk(s)):
+        if not isinstance(node, ast.Assign):
+            continue
+        names = {t.id for t in node.targets if isinstance(t, ast.Name)}
+        root = shared_root(node.value, analysis, frozenset())
+        names |= {root} if root and "." not in root else set()
+        if len(names) > 1:
+            merged = [g for g in groups if g & names]
+            groups = [g for g in groups if not g & names]
+            groups.append(names.union(*merged))
+    return groups
+
+
+def check_attributes_not_changed(
+    attributes: Iterable[str], owner: ClassInfo | None, module: Module, facts: Facts
+) -> None:
+    """Refuse if code of the class changes an attribute in place that would no longer be shared.
+
+    What an attribute holds outlives the call, so every method counts.
+
+    Raises:
+        Refused: naming the attribute.
+    """
+    trees: list[ast.AST] = (
+        [c.node for c in facts.project.mro(owner)] if owner is not None else [module.tree]
+    )
+    for attribute in attributes:
+        name = attribute.rsplit(".", 1)[-1]
+        for tree in trees:
+            if any(changes_attribute(node, name) for node in ast.walk(tree)):
+                raise Refused(
+                    "alias-then-mutate",
+                    f"`{attribute}` is changed in place by another call, and a copy would not follow",
+                )
+
+
 def own_names(statements: Sequence[ast.stmt], analysis: Analysis) -> frozenset[str]:
     """Names that statements bind to new storage on every path, and to nothing else."""
     if not statements:
         return frozenset()
     fresh: set[str] = set()
     old: set[str] = set()
-    for statement in statements:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Assign):
-                value = analysis.values.get(node.value)
-                new = value is not None and value.unshared
-                if not new:
-                    new = shared_root(node.value, analysis, frozenset(fresh)) is None
-                for target in node.targets:
-                    for name in ast.walk(target):
-                        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
-                            (fresh if new else old).add(name.id)
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                if node.target.id not in fresh:
-                    old.add(node.target.id)
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                fresh.add(node.id)
+    for node in (n for s in statements for n in ast.walk(s)):
+        if isinstance(node, ast.Assign):
+            new = _makes_new(node.value, analysis, frozenset(fresh - old))
+            for target in node.targets:
+                taken_apart = isinstance(target, (ast.Tuple, ast.List))
+                known = analysis.values.get(node.value)
+                # Taking a tensor apart gives views of it.
+                apart = taken_apart and (known is None or known.elements is None)
+                (fresh if new and not apart else old).update(_stored(target))
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            if node.target.id not in fresh:
+                old.add(node.target.id)
+        elif isinstance(node, (ast.For, ast.AsyncFor)):
+            old.update(_stored(node.target))
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            fresh.add(node.id)
     environment = analysis.before.get(statements[0], {})
     # A name that had a value before may still have it, unless every path binds it.
     earlier = {n for n in fresh if n in environment and not environment[n].unbound}

@@ -12,7 +12,13 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.values import Value
 from gbfix.codegen.expressions import flat
 from gbfix.fixes import Context
-from gbfix.lowering.aliases import own_names, shared_root, surely_bound, without_gradient
+from gbfix.lowering.aliases import (
+    alias_groups,
+    own_names,
+    shared_root,
+    surely_bound,
+    without_gradient,
+)
 from gbfix.lowering.branch import Arm, Branch, check_tensor, value_after
 from gbfix.lowering.results import Straight, before
 from gbfix.lowering.views import walk_scope
@@ -62,6 +68,13 @@ def function_body(
                 roots.append(output.name)
         else:
             texts.append(output.local)
+    for group in alias_groups(arm.statements, analysis):
+        together = [i for i, o in enumerate(branch.outputs) if o.name in group]
+        for i in together[1:]:
+            if not texts[i].endswith(".clone()"):
+                texts[i] = f"{texts[i]}.clone()"
+        if len(together) > 1:
+            roots += [branch.outputs[i].name for i in together]
     statements = list(arm.statements)
     last = statements[-1] if statements else None
     if (

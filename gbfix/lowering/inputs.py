@@ -7,10 +7,12 @@ which is the same only if nobody else can see the old one.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
 from gbfix.fixes import Context
+from gbfix.lowering.aliases import check_attributes_not_changed
 from gbfix.lowering.branch import Branch
 from gbfix.lowering.results import Straight
 
@@ -53,3 +55,16 @@ def _bound_in(statements: tuple[ast.stmt, ...], node: ast.AugAssign) -> set[str]
         for t in n.targets
         if isinstance(t, ast.Name)
     }
+
+
+def check_stored(branch: Branch, roots: Sequence[str], context: Context) -> None:
+    """Refuse to store a copy in an attribute where eager stores what another call changes.
+
+    Raises:
+        Refused: naming the attribute.
+    """
+    stored = [o.name for o in branch.outputs if o.is_attribute and not o.place]
+    if stored and roots:
+        info = context.info
+        names = [*stored, *(r for r in roots if "." in r)]
+        check_attributes_not_changed(names, info.owner, info.module, context.facts)
