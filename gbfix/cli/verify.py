@@ -6,7 +6,7 @@ It turns options into targets and verdicts into output; user code runs in worker
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,7 @@ from gbfix.cli import options
 from gbfix.cli.options import OutputFormat, Request
 from gbfix.cli.running import run, say, say_errors
 from gbfix.errors import UserError
-from gbfix.settings import CheckStyle, Settings
+from gbfix.settings import CheckStyle, Region, Settings
 
 if TYPE_CHECKING:
     from gbfix.verify.checker import Options
@@ -191,11 +191,15 @@ def _pairs(
     asked: _Asked, request: Request, against: Path | None, init: str | None
 ) -> tuple[list[Pair], bool]:
     """The pairs of one target, and whether there were errors."""
-    from dataclasses import replace
+    from gbfix.verify.project import check_name, fixed_names, pairs
 
-    from gbfix.verify.project import check_name, pairs
-
-    result = run(replace(request, paths=(asked.path,)), rewrite=against is None)
+    request = replace(request, paths=(asked.path,))
+    result = run(request, rewrite=against is None)
+    fixed = [name for file in result.files for name in fixed_names(file)]
+    if asked.name is not None and asked.name.partition(".")[0] not in fixed:
+        # Who asks for a function means it to be compiled, whatever else the project compiles.
+        settings = replace(request.settings, region=Region.ALL)
+        result = run(replace(request, settings=settings), rewrite=against is None)
     say_errors(result)
     if result.errors or not result.files:
         return [], True

@@ -23,10 +23,11 @@ from gbfix.verify.loading import LoadError, build, load
 from gbfix.verify.messages import Generated, SearchSpec
 from gbfix.verify.recipes import CallRecipe, Inputs
 from gbfix.verify.search import NoInputs, search
-from gbfix.verify.signatures import parameters, size_hints
-from gbfix.verify.variants import drawn, in_dtypes, special, telling
+from gbfix.verify.signatures import Parameter, parameters, size_hints
+from gbfix.verify.variants import drawn, in_dtypes, special, telling, with_optional
 
 _MOST_TELLING = 7
+_MOST_OPTIONAL = 3
 _SECONDS_A_TRY = 3.0
 
 
@@ -90,6 +91,8 @@ class _Search:
                     self.running.append(recipe)
                 else:
                     self.watcher.seen = before
+        for parameter in found.left_out[:_MOST_OPTIONAL]:
+            self._give(found.call, parameter)
         for base in (found.call, *small):
             self._steer(special(base, found.left_out))
         while self.coverage().missing and self._in_time():
@@ -104,6 +107,15 @@ class _Search:
     def coverage(self) -> Coverage:
         """The arms that have been taken."""
         return coverage(self.spec.touched, self.watcher.seen, self.spec.files)
+
+    def _give(self, base: CallRecipe, parameter: Parameter) -> None:
+        """Take the first call that runs with a tensor for a parameter that may be left out."""
+        for recipe in with_optional(base, parameter) if parameter.dtypes else ():
+            before = set(self.watcher.seen)
+            if self._attempt(recipe) is None:
+                self.further.append(recipe)
+                return
+            self.watcher.seen = before
 
     def _keep(self, recipe: CallRecipe) -> None:
         """Take a call that reaches more, in its place in the order."""

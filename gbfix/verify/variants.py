@@ -52,8 +52,13 @@ def special(base: CallRecipe, left_out: Sequence[Parameter]) -> Iterator[CallRec
         for other in _alternatives(recipe):
             yield _with(base, number, other)
     for parameter in left_out:
-        for recipe in _optional(parameter, base):
-            yield replace(base, kwargs=(*base.kwargs, (parameter.name, recipe)))
+        yield from with_optional(base, parameter)
+
+
+def with_optional(base: CallRecipe, parameter: Parameter) -> Iterator[CallRecipe]:
+    """The call with an argument for a parameter that could be left out."""
+    for recipe in _optional(parameter, base):
+        yield replace(base, kwargs=(*base.kwargs, (parameter.name, recipe)))
 
 
 def drawn(base: CallRecipe, wanted: Callable[[CallRecipe], bool]) -> CallRecipe | None:

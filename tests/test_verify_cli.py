@@ -1,0 +1,225 @@
+"""`gbfix verify` and `gbfix apply --verify` from the command line, and `gbfix.verify` as a function."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import gbfix
+from gbfix.cli.main import main
+from gbfix.errors import UserError
+from gbfix.verify.api import verify
+from gbfix.verify.checker import Options
+from gbfix.verify.verdict import Status
+from gbfix.verify.worker import Workers
+
+MODEL = """\
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(6, 6)
+
+    def forward(self, x):
+        h = self.inner(x)
+        if h.sum() > 0:
+            h = self.inner(h)
+        return h
+
+
+class Sized(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.inner = nn.Linear(size, size)
+
+    def forward(self, x):
+        if x.sum() > 0:
+            return self.inner(x)
+        return x * 2
+
+
+def flip(x):
+    if x.sum() > 0:
+        return x + 1
+    return x - 1
+
+
+def make():
+    return Sized(3)
+
+
+def some():
+    return [(torch.ones(2, 3),), ((-torch.ones(2, 3),), {})]
+"""
+
+
+def flip(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x + 1
+    return x - 1
+
+
+def flipped(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x.sum() > 0, x + 1, x - 1)
+
+
+def wrong(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(x > 0, x + 1, x - 1)
+
+
+class Scale(torch.nn.Module):
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.sum() > 0:
+            return x * self.factor
+        return x
+
+
+class ScaleWhere(Scale):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.sum() > 0, x * self.factor, x * 1)
+
+
+INPUTS = [(torch.ones(3),), (torch.tensor([-2.0, 1.0]),)]
+OPTIONS = Options(backend="eager", gradients=False)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    with Workers() as found:
+        yield found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "model.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def verdicts(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, dict]]:  # type: ignore[type-arg]
+    code = main(["verify", "--backend", "eager", "--output-format", "json", *arguments])
+    document = json.loads(capsys.readouterr().out)
+    return code, {v["target"].rpartition(":")[2]: v for v in document["verdicts"]}
+
+
+def test_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = verdicts(capsys, "model.py")
+    assert code == 1
+    assert list(found) == ["Block", "Sized"]
+    assert found["Block"]["verified"]
+    evidence = found["Block"]["evidence"]
+    assert evidence["arms"] == {"covered": 2, "total": 2, "missing": []}
+    assert [b["registry"] for b in evidence["before"]["breaks"]][:1] == ["GB0170"]
+    assert evidence["after"]["breaks"] == [] and evidence["after"]["fullgraph"]
+    assert found["Sized"]["status"] == "not run"
+    assert "--init" in found["Sized"]["reason"]
+    assert (folder / "model.py").read_text() == MODEL
+
+
+def test_a_class_that_needs_help(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = verdicts(capsys, "model:Sized", "--init", "model:make", "--inputs", "model:some")
+    assert code == 0
+    assert found["Sized"]["status"] == "verified"
+    assert found["Sized"]["evidence"]["calls"] == 3
+
+
+def test_a_function_outside_the_region(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = verdicts(capsys, "model.py:flip")
+    assert code == 0
+    assert found["flip"]["verified"]
+
+
+def test_text_output_and_a_given_rewrite(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "other.py").write_text(
+        MODEL.replace("        return x + 1\n", "        return x + 2\n")
+    )
+    code = main(["verify", "--backend", "eager", "model.py:flip", "--against", "other.py"])
+    out = capsys.readouterr().out
+    assert code == 1
+    assert out.startswith("model.py:flip: different: eager, call ")
+    assert "differs: eager, call " in out
+    assert "0 of 1 verified." in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nowhere.py"],
+        ["model.py:nothing"],
+        ["no.such.module:f"],
+        ["model"],
+        ["model.py", "--init", "model:make"],
+        ["model.py", "--backend", "tpu"],
+    ],
+)
+def test_mistakes_are_one_sentence(
+    arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_apply_writes_only_what_is_verified(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gbfix.verify.checker.default_backend", lambda: "eager")
+    assert main(["apply", "--verify", "model.py"]) == 0
+    text = (folder / "model.py").read_text()
+    sized = MODEL[MODEL.index("class Sized") : MODEL.index("def flip")]
+    assert sized in text
+    assert text.count("is_compiling") == 1
+    assert "not-verified" in capsys.readouterr().out
+
+
+def test_static_commands_do_not_import_torch(folder: Path) -> None:
+    code = (
+        "import sys; from gbfix.cli.main import main; main(['check', 'model.py']); import gbfix;"
+        "assert callable(gbfix.verify); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_functions_and_modules_as_arguments(workers: Workers) -> None:
+    assert verify(flip, flipped, INPUTS, options=OPTIONS, workers=workers).verified
+    scaled = verify(Scale(2.0), ScaleWhere(2.0), INPUTS, options=OPTIONS, workers=workers)
+    assert scaled.status is Status.DIFFERENT  # returns a copy in eager as well
+    assert "argument 1" in scaled.reason
+
+
+def test_callable_package(workers: Workers) -> None:
+    verdict = gbfix.verify(flip, wrong, INPUTS, options=OPTIONS, workers=workers)
+    assert verdict.status is Status.DIFFERENT
+    assert verdict.differences[0].call == 1
+
+
+def test_one_input_misses_an_arm(workers: Workers) -> None:
+    verdict = verify(flip, flipped, INPUTS[:1], options=OPTIONS, workers=workers)
+    assert verdict.status is Status.PARTLY_VERIFIED
+    assert "false arm of `x.sum() > 0`" in verdict.reason
+
+
+def test_the_same_is_no_improvement(workers: Workers) -> None:
+    verdict = verify(flip, flip, INPUTS, options=OPTIONS, workers=workers)
+    assert verdict.status is Status.NO_FEWER_BREAKS
+
+
+def test_what_cannot_be_sent_is_said(workers: Workers) -> None:
+    with pytest.raises(UserError, match="worker process"):
+        verify(lambda x: x, flipped, INPUTS, workers=workers)
+    with pytest.raises(UserError, match="no inputs"):
+        verify(flip, flipped, [], workers=workers)
