@@ -118,4 +118,4 @@ def size_hints(function: Callable[..., Any]) -> list[int]:
 
 def hints_in(message: str) -> list[int]:
     """Sizes that an error message about shapes names."""
-    return [int(text) for text in re.findall(r"(?<![\d.])\d{1,4}(?![\d.])", message)][:8]
+    return [int(text) for text in re.findall(r"(?<![a-wyz_\d.])\d{1,4}(?![\d.])", message)][:8]
