@@ -102,6 +102,26 @@ WRONG = (
         "gradient",
     ),
     _pair(
+        "NaN gradient of the arm not taken, for zeros",
+        "x.norm()",
+        "x.sum()",
+        "torch.where(x.sum() > 0, (x * x).sum().sqrt(), x.sum())",
+        "gradient",
+    ),
+    _pair(
+        "NaN gradient of the arm not taken, for NaN",
+        "x.var(unbiased=False)",
+        "x.sum()",
+        "torch.where(x.sum() > 0, x.var(unbiased=False), x.sum())",
+        "gradient",
+    ),
+    _pair(
+        "wrong only in bfloat16",
+        "(x * 3).to(torch.bfloat16)",
+        "x.to(torch.bfloat16)",
+        "torch.where(x.sum() > 0, x.to(torch.bfloat16) * 2.9, x.to(torch.bfloat16))",
+    ),
+    _pair(
         "gradient lost",
         "x * 2",
         "x * 3",
@@ -325,6 +345,12 @@ RIGHT = (
         "x - 1",
         "torch.cond(x.sum() > 0, lambda: x + 1, lambda: x - 1)",
     ),
+    _pair(
+        "product and sum in one",
+        "x.prod() + x.sum()",
+        "x.sum()",
+        "torch.cond(x.sum() > 0, lambda: x.sum() + x.prod(), lambda: x.sum())",
+    ),
     _pair("where", "x + 1", "x - 1", "torch.where(x.sum() > 0, x + 1, x - 1)"),
     _pair(
         "other order of operations, compiled only",
@@ -438,5 +464,164 @@ RIGHT = (
         f"    def forward(self, x):\n        x = self.drop(x)\n        if {COMPILING}:\n"
         "            return torch.where(x.sum() > 0, x * 2, x)\n"
         "        if x.sum() > 0:\n            return x * 2\n        return x\n",
+    ),
+    _pair(
+        "norm written out",
+        "x.norm()",
+        "x.sum()",
+        "torch.cond(x.sum() > 0, lambda: (x * x).sum().sqrt(), lambda: x.sum())",
+    ),
+    _pair(
+        "terms collected, compiled only",
+        "x * 2 + x * 3",
+        "x - 1",
+        "torch.where(x.sum() > 0, x * 5, x - 1)",
+    ),
+    _pair(
+        "half precision on both sides",
+        "x.half()",
+        "(x - 1).half()",
+        "torch.where(x.sum() > 0, x.half(), (x - 1).half())",
+    ),
+    _pair(
+        "dictionary of results",
+        "{'a': x + 1, 'n': 1}",
+        "{'a': x - 1, 'n': 1}",
+        "{'a': torch.where(x.sum() > 0, x + 1, x - 1), 'n': 1}",
+    ),
+    _pair(
+        "flags as tensors",
+        "x > 0",
+        "x < 0",
+        "torch.where(x.sum() > 0, x > 0, x < 0)",
+    ),
+    _pair(
+        "indices",
+        "x.reshape(-1).sort().indices",
+        "x.reshape(-1).sort().indices.flip(0)",
+        "torch.cond(x.sum() > 0, lambda: x.reshape(-1).sort().indices.clone(),"
+        " lambda: x.reshape(-1).sort().indices.flip(0))",
+    ),
+    _pair(
+        "copies of views",
+        "x.reshape(-1)[:2]",
+        "x.reshape(-1)[-2:]",
+        "torch.cond(x.sum() > 0, lambda: x.reshape(-1)[:2].clone(),"
+        " lambda: x.reshape(-1)[-2:].clone())",
+    ),
+    _pair(
+        "mean and variance at once",
+        "x.var(unbiased=False) + x.mean()",
+        "x.sum()",
+        "torch.cond(x.sum() > 0, lambda: ((x - x.mean()) ** 2).mean() + x.mean(), lambda: x.sum())",
+    ),
+    _eager(
+        "warning kept out of the graph",
+        "def target(x):\n    warnings.warn('slow')\n    return x + 1\n",
+        f"def target(x):\n    if not {COMPILING}:\n        warnings.warn('slow')\n    return x + 1\n",
+    ),
+    _eager(
+        "nested branches",
+        "def target(x):\n    if x.sum() > 0:\n        if x.max() > 2:\n            return x * 2\n"
+        "        return x * 3\n    return x * 4\n",
+        f"def target(x):\n    if {COMPILING}:\n"
+        "        inner = torch.where(x.max() > 2, x * 2, x * 3) if x.numel() else x * 3\n"
+        "        return torch.where(x.sum() > 0, inner, x * 4)\n"
+        "    if x.sum() > 0:\n        if x.max() > 2:\n            return x * 2\n"
+        "        return x * 3\n    return x * 4\n",
+    ),
+    _eager(
+        "static half of a test kept outside",
+        "def target(x):\n    if x.shape[0] > 1 and x.sum() > 0:\n        return x + 1\n"
+        "    return x - 1\n",
+        "def target(x):\n    if x.shape[0] > 1:\n"
+        "        return torch.where(x.sum() > 0, x + 1, x - 1)\n    return x - 1\n",
+    ),
+    _eager(
+        "number read from a tensor",
+        "def target(x):\n    if x.sum().item() > 0:\n        return x + 1\n    return x - 1\n",
+        "def target(x):\n    return torch.where(x.sum() > 0, x + 1, x - 1)\n",
+    ),
+    _eager(
+        "masked sum in another order, compiled only",
+        "def target(x):\n    return x[x > 0].sum()\n",
+        f"def target(x):\n    if {COMPILING}:\n        return torch.where(x > 0, x, 0).sum()\n"
+        "    return x[x > 0].sum()\n",
+    ),
+    _eager(
+        "assertion with a formatted message",
+        "def target(x):\n    assert (x < 100).all(), f'{x.max()} is too large'\n    return x + 1\n",
+        f"def target(x):\n    if {COMPILING}:\n"
+        "        torch._assert_async((x < 100).all(), 'too large')\n    else:\n"
+        "        assert (x < 100).all(), f'{x.max()} is too large'\n    return x + 1\n",
+    ),
+    _eager(
+        "flag as an argument",
+        "def target(x, double: bool):\n    if double:\n        x = x * 2\n    if x.sum() > 0:\n"
+        "        return x + 1\n    return x - 1\n",
+        "def target(x, double: bool):\n    if double:\n        x = x * 2\n"
+        "    return torch.where(x.sum() > 0, x + 1, x - 1)\n",
+    ),
+    _eager(
+        "optional mask",
+        "def target(x, mask=None):\n    if mask is not None and (mask == 0).any():\n"
+        "        x = x * mask\n    return x + 1\n",
+        "def target(x, mask=None):\n    if mask is not None:\n"
+        f"        if {COMPILING}:\n            x = torch.where((mask == 0).any(), x * mask, x)\n"
+        "        elif (mask == 0).any():\n            x = x * mask\n    return x + 1\n",
+    ),
+    _eager(
+        "both in-place and returned",
+        "def target(x):\n    x.add_(1)\n    if x.sum() > 0:\n        return x * 2\n"
+        "    return x * 3\n",
+        "def target(x):\n    x.add_(1)\n    return torch.where(x.sum() > 0, x * 2, x * 3)\n",
+    ),
+    _eager(
+        "global counted in both modes",
+        "calls = [0]\n\n\ndef target(x):\n    calls[0] += 1\n    if x.sum() > 0:\n"
+        "        return x + 1\n    return x - 1\n",
+        "calls = [0]\n\n\ndef target(x):\n    calls[0] += 1\n"
+        "    return torch.where(x.sum() > 0, x + 1, x - 1)\n",
+    ),
+    Rewrite(
+        "norm layer that counts its calls",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.norm = nn.BatchNorm1d(4)\n\n    def forward(self, x):\n"
+        "        x = self.norm(x)\n        if x.sum() > 0:\n            return x * 2\n"
+        "        return x * 3\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.norm = nn.BatchNorm1d(4)\n\n    def forward(self, x):\n"
+        "        x = self.norm(x)\n        return torch.where(x.sum() > 0, x * 2, x * 3)\n",
+    ),
+    Rewrite(
+        "embedding of tokens",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.embed = nn.Embedding(10, 4)\n\n    def forward(self, tokens):\n"
+        "        h = self.embed(tokens)\n        if (tokens == 0).any():\n            h = h * 2\n"
+        "        return h\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.embed = nn.Embedding(10, 4)\n\n    def forward(self, tokens):\n"
+        "        h = self.embed(tokens)\n"
+        f"        if {COMPILING}:\n"
+        "            h = torch.where((tokens == 0).any(), h * 2, h)\n"
+        "        elif (tokens == 0).any():\n            h = h * 2\n        return h\n",
+    ),
+    Rewrite(
+        "history kept in a list",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.history = []\n\n    def forward(self, x):\n        if x.sum() > 0:\n"
+        "            x = x * 2\n        self.history.append(x.mean())\n        return x + 1\n",
+        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.history = []\n\n    def forward(self, x):\n"
+        f"        if {COMPILING}:\n            x = torch.where(x.sum() > 0, x * 2, x)\n"
+        "        elif x.sum() > 0:\n            x = x * 2\n"
+        "        self.history.append(x.mean())\n        return x + 1\n",
+    ),
+    Rewrite(
+        "already compiled, plain cond",
+        HEAD + "@torch.compile\ndef target(x):\n    if x.sum() > 0:\n        return x + 1\n"
+        "    return x - 1\n",
+        HEAD + "@torch.compile\ndef target(x):\n"
+        "    return torch.cond(x.sum() > 0, lambda: x + 1, lambda: x - 1)\n",
     ),
 )

@@ -130,7 +130,9 @@ def summary(error: BaseException) -> str:
     """The first telling line of a compiler's message, which may have a hundred."""
     text = str(error)
     explained = re.search(r"Explanation: (.*)", text)
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    # What a backend raises is announced in a line of its own.
+    telling = (line.strip() for line in text.splitlines() if not line.endswith("raised:"))
+    first = next(filter(None, telling), "")
     return f"{type(error).__name__}: {explained.group(1) if explained else first}"[:300]
 
 

@@ -132,6 +132,7 @@ class _Check:
             self.original,
             touched,
             files,
+            "".join(text for _, text in self.rewritten.texts),
             self.options.search_seconds,
             self.options.device,
             self.options.dtype,

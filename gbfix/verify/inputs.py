@@ -82,9 +82,9 @@ class _Search:
         self.watcher.seen.clear()
         self._attempt(found.call)
         self.running.append(found.call)
-        text = "".join(text for _, text in self.spec.side.texts)
+        text = "".join(text for _, text in self.spec.side.texts) + self.spec.rewritten
         small = list(in_dtypes(found.call, text))
-        for recipe in [*small, *telling(found.call)]:
+        for recipe in [*small, *telling(found.call, text)]:
             if recipe not in self.running and len(self.running) <= _MOST_TELLING:
                 before = set(self.watcher.seen)
                 if self._attempt(recipe) is None:

@@ -60,11 +60,15 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class SearchSpec:
-    """What inputs are wanted for: the original, the branches that a rewrite touches, and the time."""
+    """What inputs are wanted for: the original, the branches that a rewrite touches, and the time.
+
+    `rewritten` is the rewritten text, which is read for what it speaks of and not run.
+    """
 
     side: Side
     touched: frozenset[Branch] = frozenset()
     files: frozenset[str] = frozenset()
+    rewritten: str = ""
     seconds: float = 30.0
     device: str = "cpu"
     dtype: str | None = None

@@ -6,6 +6,7 @@ it. What a variant is good for is decided elsewhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -20,12 +21,16 @@ TELLING = ("negative", "zeros", "large_positive", "one_nan", "ones")
 _DTYPES = {"float16": ("torch.float16", "torch.half", ".half()"), "bfloat16": ("bfloat16",)}
 
 
-def telling(base: CallRecipe) -> Iterator[CallRecipe]:
-    """Variants worth running whatever the code looks like."""
+def telling(base: CallRecipe, text: str) -> Iterator[CallRecipe]:
+    """Variants worth running whatever the code does; an empty one only if it speaks of sizes.
+
+    `torch.cond` does not compile for some empty operands, which nobody may ever pass.
+    """
     for fill in TELLING:
         yield filled(base, fill)
     yield _resized(base, lambda shape: (shape[0] + 3, *shape[1:]))
-    yield _resized(base, lambda shape: (0, *shape[1:]))
+    if re.search(r"numel|shape\[|size\(|len\(|\bempty\b", text):
+        yield _resized(base, lambda shape: (0, *shape[1:]))
 
 
 def in_dtypes(base: CallRecipe, text: str) -> Iterator[CallRecipe]:
