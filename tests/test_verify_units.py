@@ -11,7 +11,7 @@ import torch
 from gbfix.dynamo.records import Break, Capture
 from gbfix.errors import UserError
 from gbfix.verify.arms import Seen, Watcher, concerned, coverage, rewritten_branches
-from gbfix.verify.checker import fewer_breaks
+from gbfix.verify.breaks import fewer_breaks
 from gbfix.verify.compare import differences
 from gbfix.verify.recipes import CallRecipe, TensorRecipe, ValueRecipe, normalised
 from gbfix.verify.search import NoInputs, search

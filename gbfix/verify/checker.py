@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gbfix.dynamo.backends import default_backend
-from gbfix.dynamo.records import Capture
 from gbfix.verify.arms import Branch, concerned, coverage, rewritten_branches
+from gbfix.verify.breaks import fewer_breaks, told
 from gbfix.verify.jobs import Job, Limits, Outcome
 from gbfix.verify.messages import Findings, Generated, RunRecord, Runs, RunSpec, SearchSpec
 from gbfix.verify.recipes import Inputs
@@ -115,9 +115,9 @@ class _Check:
         before, after = self.evidence.before, self.evidence.after
         assert before is not None and after is not None
         if not fewer_breaks(before, after):
-            return Status.NO_FEWER_BREAKS, f"{_told(before)} before, {_told(after)} after"
+            return Status.NO_FEWER_BREAKS, f"{told(before)} before, {told(after)} after"
         arms = self.evidence.arms
-        reason = f"{_told(before)} before, {_told(after)} after"
+        reason = f"{told(before)} before, {told(after)} after"
         if arms.missing:
             return Status.PARTLY_VERIFIED, f"{reason}; {arms} arms run, not {arms.missing[0]}"
         return Status.VERIFIED, f"{reason}; {arms} arms run"
@@ -291,23 +291,6 @@ class _Check:
             raise _Stop(Status.NOT_RUN, sentence)
         difference = Difference(mode, 0, Kind.EXCEPTION, "", record.failure)
         raise _Stop(Status.DIFFERENT, sentence, [difference])
-
-
-def fewer_breaks(before: Capture, after: Capture) -> bool:
-    """Whether a capture is better: fewer places, or else fewer frames skipped, or fewer breaks."""
-
-    def badness(capture: Capture) -> tuple[int, int, int]:
-        skipped = len(capture.skips) + sum(b.kind != "splits" for b in capture.breaks)
-        return len(capture.sites), skipped, len(capture.breaks)
-
-    return badness(after) < badness(before)
-
-
-def _told(capture: Capture) -> str:
-    if not capture.graphs and capture.whole:
-        return "nothing compiled"
-    count = len(capture.sites) or len(capture.skips)
-    return f"{count or 'no'} break{'' if count == 1 else 's'}"
 
 
 def _job(function: str, limits: Limits, *arguments: Any) -> Job:
