@@ -23,7 +23,7 @@ def whole(x):
 
 def run(pytester: pytest.Pytester, test: str) -> pytest.RunResult:
     pytester.makepyfile(HEAD + textwrap.dedent(test))
-    return pytester.runpytest_subprocess("-p", "gbfix.pytest_plugin")
+    return pytester.runpytest_subprocess("-p", "no:gbfix", "-p", "gbfix.pytest_plugin")
 
 
 def test_marker_names_the_site(pytester: pytest.Pytester) -> None:
