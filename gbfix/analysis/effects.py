@@ -49,6 +49,7 @@ class _Collector(ast.NodeVisitor):
         self.analysis = analysis
         self.facts = facts
         self.effects = Effects()
+        self.called: set[ast.AST] = set()
 
     def value(self, node: ast.AST) -> Value | None:
         return self.analysis.values.get(node)
@@ -110,6 +111,11 @@ class _Collector(ast.NodeVisitor):
     visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        base = self.value(node.value)
+        if node.attr.endswith("_") and node not in self.called and base is not None:
+            operation = torch_table.method(node.attr)
+            if base.may_be_tensor and operation is not None and operation.mutates:
+                self.effects.mutated.append((node.value, node))  # a bound method, called later
         if isinstance(node.ctx, ast.Store):
             self.effects.attributes.setdefault(dotted(node) or ast.unparse(node), []).append(node)
         self.visit(node.value)
@@ -139,6 +145,7 @@ class _Collector(ast.NodeVisitor):
                 self.effects.mutated.append((target, node))
 
     def visit_Call(self, node: ast.Call) -> None:
+        self.called.add(node.func)
         self.generic_visit(node)
         self._call(node)
 
@@ -209,9 +216,15 @@ class _Collector(ast.NodeVisitor):
             return
         if function.kinds & (Kind.MODULE | Kind.OBJECT):
             if name == "torch.nn.Sequential" and function.elements is not None:
+                untouched = True
                 for layer in function.elements:
-                    if layer.changes_input and node.args:
+                    if layer.changes_input and untouched and node.args:
                         found.mutated.append((node.args[0], node))
+                    known = torch_table.module_class(layer.reference or "")
+                    # Behind a layer that makes a new tensor, in place is not in place any more.
+                    untouched = untouched and not (
+                        known is not None and known.fresh and not layer.changes_input
+                    )
                     if layer.reference is not None:
                         self._instance(node, layer.reference)
                     else:

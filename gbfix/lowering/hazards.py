@@ -181,6 +181,12 @@ def attribute_operands(branch: Branch, analysis: Analysis, facts: Facts) -> tupl
     owner stores anything outside of construction, its tensors go in as operands.
     """
     found: dict[str, None] = {}
+    for output in branch.outputs:
+        # An arm that leaves an attribute alone hands it on, and so reads it.
+        if output.is_attribute and not all(
+            output.name in a.effects.attributes for a in branch.arms
+        ):
+            found.setdefault(output.name)
     for arm in branch.arms:
         for node in _walk(arm.statements):
             if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
