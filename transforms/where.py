@@ -57,7 +57,7 @@ MOST_OPERATIONS = 12
 # Plain arithmetic, comparisons and selects: defined everywhere, fused into one kernel, and with a
 # derivative that is bounded, so that what `where` passes back to the arm not selected is exactly 0.
 _CHEAP = frozenset(
-    "abs add sub subtract neg negative clamp clip clamp_min clamp_max relu zeros_like "
+    "add sub subtract neg negative clamp clip clamp_min clamp_max relu zeros_like "
     "ones_like full_like detach clone where masked_fill to float double half bfloat16 type_as "
     "minimum maximum round floor ceil sign nan_to_num isnan isinf isfinite logical_and "
     "logical_or logical_not eq ne lt le gt ge mul multiply relu6 hardtanh any all".split()
