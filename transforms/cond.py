@@ -199,6 +199,10 @@ def _functions(
 ) -> Fix:
     """Arms that need statements: local functions."""
     analysis = context.analysis
+    for arm in branch.arms:
+        for node in arm.effects.scalar:
+            read = ast.unparse(node)
+            raise Refused("scalar-in-arm", f"`{read}` in an arm reads a Python value from a tensor")
     lines = sum(
         (s.end_lineno or s.lineno) - s.lineno + 1 for a in branch.arms for s in a.statements
     )

@@ -95,6 +95,17 @@ def _tensor_index(index: ast.expr) -> bool:
     )
 
 
+def _reads_item(node: ast.Call, module: Module) -> bool:
+    """`x.item()`, which numpy scalars have too."""
+    attribute = node.func
+    return (
+        isinstance(attribute, ast.Attribute)
+        and attribute.attr == "item"
+        and not node.args
+        and not uses_numpy(module)
+    )
+
+
 def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
     found: set[str] = set()
     if isinstance(node.func, ast.Attribute):
@@ -107,6 +118,8 @@ def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
             and base.id in names
             and proves_tensor(node.func.attr, module)
         ):
+            found.add(base.id)
+        elif isinstance(base, ast.Name) and base.id in names and _reads_item(node, module):
             found.add(base.id)
         elif isinstance(base, ast.Name) and base.id in names and node.func.attr == "size":
             if len(node.args) <= 1:

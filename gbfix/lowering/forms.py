@@ -18,6 +18,7 @@ from gbfix.codegen.expressions import flat
 from gbfix.codegen.predicates import Rendered
 from gbfix.fixes import Context
 from gbfix.lowering.branch import Arm, Branch, Output
+from gbfix.lowering.reads import spared_read
 from gbfix.lowering.results import Result, Straight
 from gbfix.lowering.stores import value_text
 
@@ -51,12 +52,23 @@ class Writer:
             return value_text(result.store, self.context.view, self.torch), True
         if result.node is None:
             return self.substitute(result.incoming), True
-        text = self.substitute(flat(self.context.view, result.node))
+        text = self.substitute(self._without_reads(result.node))
         if result.operator:
             loose = not isinstance(result.node, (*_BARE, ast.Constant))
             value = f"({text})" if loose else text
             return f"{self.substitute(result.incoming)} {result.operator} {value}", False
         return text, isinstance(result.node, _BARE)
+
+    def _without_reads(self, node: ast.expr) -> str:
+        """The text of an expression with tensors in the place of `.item()` where that is the same."""
+        view, analysis = self.context.view, self.context.analysis
+        text = flat(view, node)
+        for inner in ast.walk(node):
+            tensor = spared_read(inner, analysis)
+            if tensor is not None and isinstance(inner, ast.Call):
+                single = "" if analysis.values[tensor].zero_dim else ".reshape(())"
+                text = text.replace(flat(view, inner), f"{flat(view, tensor)}.detach(){single}")
+        return text
 
     def cloned(self, result: Result, contiguous: bool = False) -> str:
         """A result copied, so that it shares no storage; contiguous where the other arm's is."""

@@ -19,6 +19,7 @@ from gbfix.analysis.project import ClassInfo
 from gbfix.analysis.values import Kind, Value
 from gbfix.lowering.aliases import own_names, shared_root
 from gbfix.lowering.branch import Arm, Branch
+from gbfix.lowering.reads import spared_read
 
 _VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 _SETUP = frozenset(
@@ -51,8 +52,9 @@ def check_arm(arm: Arm, analysis: Analysis, facts: Facts) -> None:
         ):
             raise Refused("mutates-object", f"an arm changes `{name}` in place")
     check_random(found, analysis)
-    if found.scalar:
-        text = ast.unparse(found.scalar[0])
+    needed = [n for n in found.scalar if spared_read(n, analysis) is None]
+    if needed:
+        text = ast.unparse(needed[0])
         raise Refused("scalar-in-arm", f"`{text}` in an arm reads a Python value from a tensor")
     if found.dynamic:
         text = ast.unparse(found.dynamic[0])
