@@ -117,9 +117,7 @@ def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
             isinstance(base, ast.Name)
             and base.id in names
             and proves_tensor(node.func.attr, module)
-        ):
-            found.add(base.id)
-        elif isinstance(base, ast.Name) and base.id in names and _reads_item(node, module):
+        ) or (isinstance(base, ast.Name) and base.id in names and _reads_item(node, module)):
             found.add(base.id)
         elif isinstance(base, ast.Name) and base.id in names and node.func.attr == "size":
             if len(node.args) <= 1:
