@@ -11,13 +11,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gbfix.analysis.evaluate import dotted
 from gbfix.codegen import layout
 from gbfix.codegen.blocks import Changes, copy_statements
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.predicates import Rendered
 from gbfix.fixes import Context
-from gbfix.lowering.branch import Arm, Branch, Output
+from gbfix.lowering.branch import Branch, Output
 from gbfix.lowering.reads import spared_read
 from gbfix.lowering.results import Result, Straight
 from gbfix.lowering.stores import value_text
@@ -276,13 +275,3 @@ class Writer:
             comma = "," if len(operands) == 1 else ""
             arguments = [*arguments, f"({', '.join(operands)}{comma})"]
         return layout.call(head, arguments, width=self.width, unit=self.unit, tail=tail)
-
-
-def reads_of(arm: Arm) -> frozenset[str]:
-    """Dotted names that an arm reads."""
-    return frozenset(
-        name
-        for s in arm.statements
-        for n in ast.walk(s)
-        if isinstance(n, (ast.Name, ast.Attribute)) and (name := dotted(n)) is not None
-    )

@@ -16,7 +16,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import reads
-from gbfix.analysis.values import Kind, Value
+from gbfix.analysis.values import Value
 from gbfix.lowering.branch import Arm, Branch, Output, check_tensor
 from gbfix.lowering.stores import Store
 
@@ -222,14 +222,3 @@ def check_results(
             check_tensor(value, what)
         values.append(pair)
     return values
-
-
-def literal_returns(branch: Branch) -> tuple[bool, bool]:
-    """Whether each arm returns a tuple display."""
-    a, b = (isinstance(arm.returned, ast.Tuple) for arm in branch.arms)
-    return a, b
-
-
-def is_number(value: Value) -> bool:
-    """Whether a value is a Python number or other static value."""
-    return value.only(Kind.STATIC | Kind.SCALAR)
