@@ -43,7 +43,7 @@ from gbfix.codegen.predicates import Rendered, Renderer
 from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.placement import around, width_for
+from gbfix.lowering.placement import around, compiled_block, eager_only_test, width_for
 from gbfix.lowering.views import is_elif
 from gbfix.settings import CheckStyle
 from gbfix.source.text import Edit
@@ -80,7 +80,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
     body = _call(
         fine, _message_of(node.body[-1], context), torch, width_for(context, node), context
     )
-    return _beside(node, parts, body, torch, context)
+    join = "" if is_elif(node, context.info.module) else "el"
+    edit = compiled_block(node, body, torch, parts.guards, context, join=join)
+    return Fix("check", Safety.REVIEW, _RAISES, (edit,), context.needs_torch)
 
 
 def _check_only_raises(body: list[ast.stmt], context: Context) -> None:
@@ -103,68 +105,22 @@ def _call(predicate: Rendered, message: str, torch: str, width: int, context: Co
     return layout.call(f"{torch}._assert_async", arguments, width=width, unit=context.unit)
 
 
-def _beside(node: ast.If, parts: Split, body: str, torch: str, context: Context) -> Fix:
-    from gbfix.codegen.guards import operands
-
-    view = context.view
-    chained = is_elif(node, context.info.module)
-    if not view.starts_line(node):
-        raise Refused("unusual-place", "the `if` does not start its line")
-    indent = view.indent(node)
-    width = max(context.settings.line_length - len(indent.expandtabs(4)), 40)
-    head = layout.header(
-        "elif" if chained else "if", operands(view, torch, parts.guards), width=width,
-        unit=context.unit,
-    )  # fmt: skip
-    text = layout.indent(f"{head}\n{layout.indent(body, context.unit)}\n", indent)
-    at = view.start(node)
-    join = "" if chained else "el"
-    edit = Edit(at, at, f"{text.removeprefix(indent)}{indent}{join}")
-    return Fix("check", Safety.REVIEW, _RAISES, (edit,), context.needs_torch)
-
-
 def _with_else(node: ast.If, parts: Split, fine: Rendered, torch: str, context: Context) -> Fix:
     """An `if` with other arms: the check goes before it, and the test is skipped when compiled."""
-    view = context.view
     if is_elif(node, context.info.module):
         raise Refused("elif-with-else", "an `elif` that raises has further arms")
-    from gbfix.codegen.guards import operands
-
     message = _message_of(node.body[-1], context)
     body = _call(fine, message, torch, width_for(context, node), context)
-    indent = view.indent(node)
-    head = layout.header(
-        "if", operands(view, torch, parts.guards), width=context.settings.line_length
+    edits = (
+        compiled_block(node, body, torch, parts.guards, context),
+        *eager_only_test(node, torch, context),
     )
-    text = layout.indent(f"{head}\n{layout.indent(body, context.unit)}\n", indent)
-    at = view.start(node)
-    lead = Edit(at, at, text.removeprefix(indent) + indent)
-    return Fix(
-        "check", Safety.REVIEW, _RAISES, (lead, *_not_compiling(node, torch, context)),
-        context.needs_torch,
-    )  # fmt: skip
-
-
-def _not_compiling(node: ast.If, torch: str, context: Context) -> tuple[Edit, ...]:
-    """Edits that make the test false while compiling."""
-    view = context.view
-    start, end = view.start(node.test), view.end(node.test)
-    lead = f"not {compiling(torch)} and "
-    if view.slice(view.start(node), start).rstrip().endswith("("):
-        at = start - (len(view.slice(view.start(node), start)) - len(view.slice(
-            view.start(node), start).rstrip()) + 1)  # fmt: skip
-        return (Edit(at, at, lead),)
-    loose = isinstance(node.test, (ast.IfExp, ast.Lambda)) or (
-        isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
-    )
-    if loose:
-        return (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
-    return (Edit(start, start, lead),)
+    return Fix("check", Safety.REVIEW, _RAISES, edits, context.needs_torch)
 
 
 def _skip(node: ast.If, context: Context) -> Fix:
     torch = context.torch(node)
-    edits = _not_compiling(node, torch, context)
+    edits = eager_only_test(node, torch, context)
     return Fix("check", Safety.REVIEW, _SKIPS, edits, context.needs_torch)
 
 

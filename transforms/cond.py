@@ -49,7 +49,6 @@ from gbfix.lowering.aliases import (
     tensor_sources,
 )
 from gbfix.lowering.branch import (
-    Arm,
     Branch,
     find_branch,
 )
@@ -88,7 +87,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         )
     in_place = check_in_place(branch, None, context)
     for arm in branch.arms:
-        _check_hazards(arm, in_place, context)
+        check_arm(arm, in_place, analysis, context.facts)
     check_objects(branch, analysis, context.facts)
     torch = context.torch(site.statement)
     predicate = Renderer(context.view, analysis, torch).render(branch.split.predicate)
@@ -98,19 +97,6 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if plain and arms[0] is not None and arms[1] is not None:
         return _straight(branch, (arms[0], arms[1]), predicate, operands, torch, context)
     return _functions(branch, predicate, operands, torch, in_place, context)
-
-
-def _check_hazards(arm: Arm, in_place: frozenset[str], context: Context) -> None:
-    kept = arm.effects.mutated
-    arm.effects.mutated = [
-        (target, node)
-        for target, node in kept
-        if not (isinstance(node, ast.AugAssign) and ast.unparse(target) in in_place)
-    ]
-    try:
-        check_arm(arm, context.analysis, context.facts)
-    finally:
-        arm.effects.mutated = kept
 
 
 def _writer(

@@ -37,6 +37,7 @@ from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, TENSOR_BRANCH, WARNINGS_CA
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.output import check_arguments, only_speaks
+from gbfix.lowering.placement import eager_only_test
 from gbfix.lowering.views import block_of, is_elif
 from gbfix.source.text import Edit
 
@@ -115,31 +116,16 @@ def _guard_if(node: ast.If, context: Context) -> Fix:
     torch = context.torch(node)
     if node.orelse:
         return _guard_run([node], context)
-    start, end = view.start(node.test), view.end(node.test)
-    loose = isinstance(node.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (
-        isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
+    before = view.slice(view.start(node), view.start(node.test)).rstrip()
+    wraps = before.endswith("(") and "\n" in view.slice(
+        view.start(node), view.line_end(view.end(node.test))
     )
-    lead = f"not {compiling(torch)} and "
     line = view.source.line_text(node.lineno)
-    inside = view.slice(view.start(node), start).rstrip().endswith("(")
-    too_long = len(line) + len(lead) > context.settings.line_length
-    if inside and "\n" in view.slice(view.start(node), view.line_end(end)):
-        edits = _inside_parentheses(node, lead, loose, context)
-    elif too_long:
+    longer = len(line) + len(f"not {compiling(torch)} and ")
+    if longer > context.settings.line_length and not wraps:
         return _guard_run([node], context)
-    elif loose and not inside:
-        edits = (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
-    elif inside:
-        at = view.start(node) + len("if ")
-        edits = (Edit(at, at, lead),)
-    else:
-        edits = (Edit(start, start, lead),)
+    edits = eager_only_test(node, torch, context)
     return Fix("guard", Safety.REVIEW, _REASON, edits, context.needs_torch)
-
-
-def _inside_parentheses(node: ast.If, lead: str, loose: bool, context: Context) -> tuple[Edit, ...]:
-    at = context.view.start(node) + len("if ")
-    return (Edit(at, at, lead),)
 
 
 def _neighbours(statement: ast.stmt, context: Context) -> list[ast.stmt]:

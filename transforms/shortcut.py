@@ -49,15 +49,13 @@ import ast
 from gbfix.analysis.conditions import Leaf, NotApplicable, Refused, Split, split
 from gbfix.analysis.consumers import Consumer, consumers
 from gbfix.analysis.sites import BreakSite
-from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat
-from gbfix.codegen.guards import compiling, operands
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.neutral import Neutral, same_under, shortcut_mask, unchanged
+from gbfix.lowering.placement import compiled_block, eager_only_test
 from gbfix.lowering.views import is_elif, walk_scope
-from gbfix.source.text import Edit
 
 _REASON = (
     "the general path gives the same values, and a mask that selects everything instead of None"
@@ -230,25 +228,13 @@ def _leaves_unchanged(statement: ast.stmt, mask: Neutral) -> bool:
 
 
 def _fix(node: ast.If, parts: Split, general: list[ast.expr], truth: bool, context: Context) -> Fix:
-    view = context.view
     torch = context.torch(node)
     if truth:  # the shortcut is the arm: its test is false while compiling
-        start, end = view.start(node.test), view.end(node.test)
-        lead = f"not {compiling(torch)} and "
-        loose = isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
-        edits: tuple[Edit, ...] = (Edit(start, start, lead),)
-        if loose:
-            edits = (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
-        return Fix("shortcut", Safety.REVIEW, _REASON, edits, context.needs_torch)
-    indent = view.indent(node)
-    width = max(context.settings.line_length - len(indent.expandtabs(4)), 40)
-    head = layout.header("if", operands(view, torch, parts.guards), width=width, unit=context.unit)
-    value = ", ".join(flat(view, g) for g in general)
-    text = layout.indent(f"{head}\n{context.unit}return {value}\n", indent).removeprefix(indent)
-    at = view.start(node)
-    return Fix(
-        "shortcut", Safety.REVIEW, _REASON, (Edit(at, at, text + indent),), context.needs_torch
-    )
+        edits = eager_only_test(node, torch, context)
+    else:
+        body = f"return {', '.join(flat(context.view, g) for g in general)}"
+        edits = (compiled_block(node, body, torch, parts.guards, context),)
+    return Fix("shortcut", Safety.REVIEW, _REASON, edits, context.needs_torch)
 
 
 TRANSFORM = Transform(

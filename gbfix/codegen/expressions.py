@@ -29,6 +29,12 @@ def operand(view: View, node: ast.expr) -> str:
     return text if isinstance(node, _BARE) else f"({text})"
 
 
+def copied(node: ast.expr, text: str) -> str:
+    """A tensor expression, given with its text, as a copy that shares no storage."""
+    bare = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return f"{text}.clone()" if bare else f"({text}).clone()"
+
+
 def flatten(text: str) -> str:
     """An expression without line breaks or comments outside of its strings."""
     import libcst as cst

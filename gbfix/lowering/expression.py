@@ -13,7 +13,7 @@ from gbfix.analysis.conditions import Refused, data_kind, leaves, split
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
-from gbfix.codegen.expressions import flat, flatten
+from gbfix.codegen.expressions import copied, flat, flatten
 from gbfix.codegen.predicates import Renderer, single
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
@@ -21,6 +21,7 @@ from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_
 from gbfix.lowering.branch import check_tensor
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.placement import around, width_for
+from gbfix.source.text import Edit
 
 UNPROVEN = (
     "the arms must give one shape, dtype and stride, which could not be proven; if they do not, "
@@ -77,8 +78,6 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
     if context.only_compiled and not parts.guards:
         width = width_for(context, statement, nested=False)
         body = _statement(node, statement, f"{torch}.{form}", arguments, context, width)
-        from gbfix.source.text import Edit
-
         start, end = context.view.start(statement), context.view.end(statement)
         if not context.view.has_comment(start, end):
             text = layout.indent(body, context.view.indent(statement)).lstrip()
@@ -108,8 +107,7 @@ def _check_copies(node: ast.IfExp, statement: ast.stmt, context: Context) -> Non
 def _cloned(node: ast.expr, text: str, context: Context) -> str:
     if shared_root(node, context.analysis, frozenset()) is None:
         return text
-    bare = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-    return f"{text}.clone()" if bare else f"({text}).clone()"
+    return copied(node, text)
 
 
 def _check_place(node: ast.expr, statement: ast.stmt, context: Context) -> None:

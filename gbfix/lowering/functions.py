@@ -10,7 +10,7 @@ import ast
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.values import Value
-from gbfix.codegen.expressions import flat
+from gbfix.codegen.expressions import copied, flat
 from gbfix.fixes import Context
 from gbfix.lowering.aliases import (
     alias_groups,
@@ -95,8 +95,7 @@ def maybe_cloned(node: ast.expr, own: frozenset[str], roots: list[str], context:
         return text
     if root:
         roots.append(root)
-    bare = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-    return f"{text}.clone()" if bare else f"({text}).clone()"
+    return copied(node, text)
 
 
 def carried_names(branch: Branch, context: Context) -> tuple[str, ...]:

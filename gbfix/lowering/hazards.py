@@ -27,8 +27,10 @@ _SETUP = frozenset(
 )
 
 
-def check_arm(arm: Arm, analysis: Analysis, facts: Facts) -> None:
+def check_arm(arm: Arm, in_place: frozenset[str], analysis: Analysis, facts: Facts) -> None:
     """Refuse an arm that `torch.cond` would refuse.
+
+    `in_place` holds the names whose augmented assignments are written as plain ones.
 
     Raises:
         Refused: with the first hazard found.
@@ -44,6 +46,8 @@ def check_arm(arm: Arm, analysis: Analysis, facts: Facts) -> None:
     own = own_names(arm.statements, analysis)
     for target, node in found.mutated:
         name = dotted(target)
+        if isinstance(node, ast.AugAssign) and name in in_place:
+            continue
         if not (isinstance(target, ast.Name) and target.id in own):
             what = name or ast.unparse(target)
             raise Refused("mutates-operand", f"an arm changes `{what}` in place")

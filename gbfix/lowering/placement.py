@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from gbfix.analysis.conditions import Guard, Refused
 from gbfix.codegen import layout
-from gbfix.codegen.guards import operands
+from gbfix.codegen.guards import compiling, operands
 from gbfix.fixes import Context
 from gbfix.lowering.branch import Branch
-from gbfix.lowering.views import walk_scope
+from gbfix.lowering.views import is_elif, walk_scope
 from gbfix.source.text import Edit
 
 
@@ -34,21 +34,62 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
     Raises:
         Refused: if the `if` does not start its line.
     """
-    view, node = context.view, branch.node
+    node = branch.node
+    alone = branch.is_elif or branch.returns or branch.leaves
+    lead = compiled_block(
+        node, body, torch, branch.split.guards, context, join="" if alone else "el"
+    )
+    return (lead, *_without_inner(branch, context))
+
+
+def compiled_block(
+    node: ast.If,
+    body: str,
+    torch: str,
+    guards: Sequence[Guard],
+    context: Context,
+    *,
+    join: str = "",
+) -> Edit:
+    """An edit that puts a compiled path before an `if` or `elif`; `join` comes right before it.
+
+    Raises:
+        Refused: if the `if` does not start its line.
+    """
+    view = context.view
     if not view.starts_line(node):
         raise Refused("unusual-place", "the `if` does not start its line")
     indent = view.indent(node)
-    keyword = "elif" if branch.is_elif else "if"
-    width = max(context.settings.line_length - len(indent.expandtabs(4)), 40)
+    keyword = "elif" if is_elif(node, context.info.module) else "if"
     head = layout.header(
-        keyword, operands(view, torch, branch.split.guards), width=width, unit=context.unit
+        keyword,
+        operands(view, torch, guards),
+        width=width_for(context, node, nested=False),
+        unit=context.unit,
     )
     blank = "\n" if body.startswith("def ") else ""
     text = f"{head}\n{blank}{layout.indent(body, context.unit)}\n"
-    at = view.start(node)
     block = layout.indent(text, indent).removeprefix(indent)
-    join = "" if branch.is_elif or branch.returns or branch.leaves else "el"
-    return (Edit(at, at, f"{block}{indent}{join}"), *_without_inner(branch, context))
+    at = view.start(node)
+    return Edit(at, at, f"{block}{indent}{join}")
+
+
+def eager_only_test(node: ast.If, torch: str, context: Context) -> tuple[Edit, ...]:
+    """Edits that make the test of an `if` false while compiling."""
+    view = context.view
+    start, end = view.start(node.test), view.end(node.test)
+    lead = f"not {compiling(torch)} and "
+    before = view.slice(view.start(node), start).rstrip()
+    if before.endswith("("):  # the parentheses keep the test together
+        at = view.start(node) + len(before) - 1
+        space = "" if view.source.text[at - 1].isspace() else " "
+        return (Edit(at, at, f"{space}{lead}"),)
+    loose = isinstance(node.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (
+        isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or)
+    )
+    if loose:
+        return (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
+    return (Edit(start, start, lead),)
 
 
 def _without_inner(branch: Branch, context: Context) -> list[Edit]:
