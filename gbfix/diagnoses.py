@@ -12,13 +12,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A kind of break: code, name, one line, why it breaks, and PyTorch's registry entries."""
+    """A kind of break: code, name, one line, why it breaks, and PyTorch's registry entries.
+
+    Attributes:
+        probe: a tiny program that shows whether an installed torch still breaks here. It defines
+            `probe(x)`, which is compiled and called with three ones, and works on tensors before
+            and after the place in question, so that one graph means that nothing broke.
+    """
 
     code: str
     name: str
     summary: str
     explanation: str
     registry: tuple[str, ...]
+    probe: str = ""
 
 
 TENSOR_BRANCH = Diagnosis(
@@ -29,6 +36,13 @@ TENSOR_BRANCH = Diagnosis(
     "a conditional expression or a short-circuit goes. It ends the graph before the test, reads the "
     "value in Python, and starts another graph for what follows.",
     ("GB0170", "GB0033", "GB0124"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    if x.sum() > 0:
+        x = x + 1
+    return x * 3
+""",
 )
 TENSOR_RAISE = Diagnosis(
     "GBF102",
@@ -37,6 +51,13 @@ TENSOR_RAISE = Diagnosis(
     "The test is a branch on tensor data, and `raise` on one of its sides can never be part of a "
     "graph. Validation of inputs is the most common form.",
     ("GB0170", "GB0033", "GB0124"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    if (x < 0).any():
+        raise ValueError("negative")
+    return x * 3
+""",
 )
 TENSOR_ASSERT = Diagnosis(
     "GBF103",
@@ -46,6 +67,12 @@ TENSOR_ASSERT = Diagnosis(
     "computed message, or a test made with `not`, `and`, `or` or a Python scalar, it cannot, and "
     "breaks the graph instead.",
     ("GB0170", "GB0171", "GB0033"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    assert (x > 0).all(), f"not positive, shape {tuple(x.shape)}"
+    return x * 3
+""",
 )
 TENSOR_LOOP = Diagnosis(
     "GBF104",
@@ -54,6 +81,12 @@ TENSOR_LOOP = Diagnosis(
     "The number of rounds depends on data. A break inside a loop makes Dynamo give up the whole "
     "frame: nothing in it is compiled, and no break is counted.",
     ("GB0170",),
+    probe="""\
+def probe(x):
+    while x.sum() < 10:
+        x = x * 2
+    return x * 3
+""",
 )
 PRINT_CALL = Diagnosis(
     "GBF201",
@@ -62,6 +95,12 @@ PRINT_CALL = Diagnosis(
     "Dynamo cannot put output into a graph. It ends the graph, prints in Python, and goes on with "
     "another graph; every frame on the stack that was being inlined is split too.",
     ("GB0059", "GB0007", "GB0569"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    print(end="")
+    return x * 3
+""",
 )
 LOGGING_CALL = Diagnosis(
     "GBF202",
@@ -70,6 +109,17 @@ LOGGING_CALL = Diagnosis(
     "Methods of `logging.Logger` are not traced outside of export. One call costs a break in every "
     "frame on the stack that inlined it.",
     ("GB0291", "GB0007"),
+    probe="""\
+import logging
+
+logger = logging.getLogger("gbfix.probe")
+
+
+def probe(x):
+    x = x * 2
+    logger.debug("shape %s", x.shape)
+    return x * 3
+""",
 )
 WARNINGS_CALL = Diagnosis(
     "GBF203",
@@ -77,6 +127,15 @@ WARNINGS_CALL = Diagnosis(
     "a warning raised inside a compiled region",
     "`warnings.warn` is a C builtin that Dynamo does not trace; it breaks the graph at each call.",
     ("GB0007", "GB0059"),
+    probe="""\
+import warnings
+
+
+def probe(x):
+    x = x * 2
+    warnings.warn("probe", stacklevel=2)
+    return x * 3
+""",
 )
 DIAGNOSES: Mapping[str, Diagnosis] = {
     d.code: d
