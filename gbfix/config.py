@@ -21,6 +21,7 @@ from gbfix.settings import Settings
 _KEYS = (
     "branch",
     "check",
+    "config",
     "exclude",
     "ignore",
     "line-length",
@@ -101,6 +102,7 @@ def _settings(path: Path, tools: Mapping[str, Any]) -> Settings:
         branch=read.choice("branch", _DEFAULTS.branch),
         check=read.choice("check", _DEFAULTS.check),
         safety=read.safety(),
+        config=read.flag("config", _DEFAULTS.config),
         line_length=read.line_length(tools),
         respect_gitignore=read.flag("respect-gitignore", _DEFAULTS.respect_gitignore),
     )

@@ -88,6 +88,40 @@ def probe(x):
     return x * 3
 """,
 )
+SCALAR_READ = Diagnosis(
+    "GBF105",
+    "scalar-read",
+    "a Python number is read from a tensor",
+    "`.item()`, `int(t)`, `float(t)` and `bool(t)` ask for a value that does not exist while Dynamo "
+    "traces. It ends the graph, reads the number in Python, and starts another graph that depends on "
+    "it. On a GPU the read also waits for all work that is queued.",
+    ("GB0124", "GB0033"),
+)
+TENSOR_TO_LIST = Diagnosis(
+    "GBF106",
+    "tensor-to-list",
+    "a Python list is read from a tensor",
+    "`.tolist()` reads every element, which ends the graph as `.item()` does. Lists of floats are "
+    "not traced even where Dynamo is told to capture scalars.",
+    ("GB0109", "GB0033"),
+)
+TENSOR_POSITION = Diagnosis(
+    "GBF107",
+    "tensor-position",
+    "a tensor stands where Python needs an integer",
+    "The bound of a slice, the argument of `range` and the index of a list are integers, so Python "
+    "reads the number out of a tensor that is given there. Nothing in the source shows the read.",
+    ("GB0038", "GB0059", "GB0124"),
+)
+LOOP_EXIT = Diagnosis(
+    "GBF108",
+    "loop-exit",
+    "a loop is left, or a round of it skipped, depending on the value of a tensor",
+    "`break`, `continue` or `return` under a test on tensor data is a branch inside a loop. Dynamo "
+    "cannot resume in the middle of a loop, so it gives up the whole frame: nothing in it is "
+    "compiled.",
+    ("GB7000", "GB0170"),
+)
 PRINT_CALL = Diagnosis(
     "GBF201",
     "print-call",
@@ -144,6 +178,10 @@ DIAGNOSES: Mapping[str, Diagnosis] = {
         TENSOR_RAISE,
         TENSOR_ASSERT,
         TENSOR_LOOP,
+        SCALAR_READ,
+        TENSOR_TO_LIST,
+        TENSOR_POSITION,
+        LOOP_EXIT,
         PRINT_CALL,
         LOGGING_CALL,
         WARNINGS_CALL,

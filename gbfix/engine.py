@@ -19,7 +19,7 @@ from gbfix.analysis.sites import find_sites
 from gbfix.catalogue import catalogue
 from gbfix.codegen.imports import add_torch_import
 from gbfix.codegen.view import View
-from gbfix.findings import FileError, FileResult, Finding, FixOffer, Refusal, RunResult
+from gbfix.findings import FileError, FileResult, Finding, Refusal, RunResult
 from gbfix.fixes import Context, Fix
 from gbfix.planning import Outcome, compatible, consider
 from gbfix.registry import transforms
@@ -181,6 +181,7 @@ class _Run:
                 if i.module in modules and self._is_reached(i)
             }
         facts.region = frozenset(found)
+        facts.find_places = regions.places
         functions: dict[Module, list[FunctionInfo]] = {}
         for info in found.values():
             functions.setdefault(info.module, []).append(info)
@@ -302,7 +303,7 @@ def _finding(outcome: Outcome, view: View, state: _File, fix: Fix | None) -> Fin
             start, end = offset_before(edits, start), offset_before(edits, end)
     line, column = source.position(start)
     end_line, end_column = source.position(end)
-    applied = FixOffer(fix.transform, fix.safety, fix.reason) if fix is not None else None
+    applied = fix.offer if fix is not None else None
     name = site.function.qualified.removeprefix(f"{site.function.module.name}.")
     return Finding(
         state.original.path,

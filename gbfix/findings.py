@@ -28,11 +28,15 @@ class Safety(IntEnum):
 
 @dataclass(frozen=True)
 class FixOffer:
-    """A fix that a transform can make at a site, with its safety and a one-line reason."""
+    """A fix that a transform can make at a site, with its safety and a one-line reason.
+
+    `setting` is the line that makes a setting of Dynamo, for a fix that does nothing else.
+    """
 
     transform: str
     safety: Safety
     reason: str
+    setting: str | None = None
 
 
 @dataclass(frozen=True)

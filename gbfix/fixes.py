@@ -11,21 +11,23 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gbfix.analysis.conditions import Refused
+from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.regions import compiled_directly
 from gbfix.analysis.sites import BreakSite
+from gbfix.codegen import settings
 from gbfix.codegen.imports import torch_name
 from gbfix.codegen.names import Names
 from gbfix.codegen.view import View
-from gbfix.findings import Safety
+from gbfix.findings import FixOffer, Safety
 from gbfix.settings import Settings
 from gbfix.source.text import Edit
 
-__all__ = ["Context", "Fix", "Refused", "Transform"]
+__all__ = ["Context", "Fix", "NotApplicable", "Refused", "Transform", "setting_fix"]
 
 
 @dataclass
@@ -81,8 +83,9 @@ class Fix:
 
     Attributes:
         edits: what to change; they do not overlap.
-        touched: the nodes whose text the edits move or replace, so that no other fix of the same
-            pass may touch them.
+        imports_torch: whether `import torch` has to be added.
+        setting: the setting of Dynamo that the edits make, as users write it. Such a fix is only
+            shown unless settings are asked for.
     """
 
     transform: str
@@ -90,6 +93,49 @@ class Fix:
     reason: str
     edits: tuple[Edit, ...]
     imports_torch: bool = False
+    setting: str | None = None
+
+    @property
+    def offer(self) -> FixOffer:
+        """The fix as it is told of."""
+        return FixOffer(self.transform, self.safety, self.reason, self.setting)
+
+
+def setting_fix(
+    transform: str, setting: DynamoSetting, safety: Safety, reason: str, context: Context
+) -> Fix:
+    """A fix that makes a setting of Dynamo, in the narrowest place that works.
+
+    Args:
+        transform: the name of the transform.
+        setting: the setting to make.
+        safety: how much it asks to trust.
+        reason: why it helps, in one line; where it will hold is added.
+        context: the function with the site.
+
+    Raises:
+        Refused: if there is no place for it.
+        NotApplicable: if it is made already.
+    """
+    facts, function = context.facts, context.info.node
+    if facts.is_made(setting, function):
+        raise NotApplicable("setting-made", f"`{setting.keyword}` is set already")
+    module = context.info.module
+    name = next((n for n, bound in module.bindings.items() if bound and bound[-1] == "torch"), None)
+    missing = name is None
+    if name is None and "torch" in module.bindings:
+        raise Refused("torch-shadowed", "`torch` is another variable here")
+    torch = name or "torch"
+    width = context.settings.line_length
+    placed = settings.place(setting, function, facts.places, context.view, torch, width)
+    return Fix(
+        transform,
+        safety,
+        f"{reason} ({placed.where})",
+        placed.edits,
+        missing,
+        setting.line("torch"),
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.sites import BreakSite
@@ -30,7 +30,7 @@ class Outcome:
     @property
     def offers(self) -> tuple[FixOffer, ...]:
         """The fixes as offers, the preferred one first."""
-        return tuple(FixOffer(f.transform, f.safety, f.reason) for f in self.fixes)
+        return tuple(f.offer for f in self.fixes)
 
 
 def consider(
@@ -68,10 +68,10 @@ def consider(
         context.names.taken, context.needs_torch = taken, needed or context.needs_torch
         if not site.certain:
             unproven = "it could not be proven that a tensor decides here"
-            fix = Fix(fix.transform, Safety.UNSAFE, unproven, fix.edits, fix.imports_torch)
+            fix = replace(fix, safety=Safety.UNSAFE, reason=unproven)
         outcome.fixes.append(fix)
     # An assumption that cannot be proven comes last, whatever the order of preference.
-    outcome.fixes.sort(key=lambda f: f.safety is Safety.UNSAFE)
+    outcome.fixes.sort(key=lambda f: (f.safety is Safety.UNSAFE, f.setting is not None))
     if not outcome.fixes and not outcome.refusals:
         outcome.refusals.append(
             Refusal("gbfix", "no-transform", "no transform that is selected treats this diagnosis")
@@ -87,7 +87,8 @@ def _ordered(transforms: Sequence[Transform], settings: Settings) -> list[Transf
 
 def chosen(outcome: Outcome, settings: Settings) -> Fix | None:
     """The fix to apply: the preferred one that is safe enough."""
-    return next((f for f in outcome.fixes if f.safety >= settings.safety), None)
+    wanted = (f for f in outcome.fixes if f.setting is None or settings.config)
+    return next((f for f in wanted if f.safety >= settings.safety), None)
 
 
 def compatible(
@@ -122,6 +123,9 @@ def compatible(
             done.append((outcome, fix))
             continue
         if any(a <= reach[1] and reach[0] <= b for a, b in taken):
+            continue
+        # Two settings may want one line, which the second has to find changed.
+        if fix.setting is not None and any(other.setting is not None for _, other in done):
             continue
         taken.append(reach)
         done.append((outcome, fix))

@@ -37,7 +37,11 @@ class CheckStyle(str, Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one run. `safety` is the least safety at which a fix is applied."""
+    """The settings of one run.
+
+    `safety` is the least safety at which a fix is applied; `config` says whether fixes that make
+    settings of Dynamo are applied, too.
+    """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -46,5 +50,6 @@ class Settings:
     branch: Branch = Branch.AUTO
     check: CheckStyle = CheckStyle.ASSERT
     safety: Safety = Safety.REVIEW
+    config: bool = False
     line_length: int = 88
     respect_gitignore: bool = True

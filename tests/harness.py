@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import copy
 import io
 import logging
 import random
@@ -189,6 +190,19 @@ def aliases(groups: dict[str, Any]) -> dict[str, list[str]]:
 # Loading and calling
 
 
+def kept_settings() -> contextlib.AbstractContextManager[None]:
+    """Settings of Dynamo that a file may make for the process are put back on leaving."""
+    names = (
+        "capture_scalar_outputs",
+        "capture_dynamic_output_shape_ops",
+        "reorderable_logging_functions",
+        "ignore_logging_functions",
+        "allow_rnn",
+    )
+    current = {name: copy.copy(getattr(dynamo.config, name)) for name in names}
+    return dynamo.config.patch(current)  # type: ignore[no-any-return,unused-ignore]
+
+
 @contextlib.contextmanager
 def loaded(case: FixtureCase, path: Path) -> Iterator[dict[str, Any]]:
     """Execute a fixture's file as a module; the stubs and the case's other files are importable."""
@@ -200,8 +214,9 @@ def loaded(case: FixtureCase, path: Path) -> Iterator[dict[str, Any]]:
     no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     sys.modules[MODULE] = module
     try:
-        exec(builtins.compile(path.read_bytes(), str(path), "exec"), module.__dict__)
-        yield module.__dict__
+        with kept_settings():
+            exec(builtins.compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+            yield module.__dict__
     finally:
         sys.dont_write_bytecode = no_bytecode
         for entry in added:

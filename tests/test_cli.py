@@ -400,3 +400,34 @@ def test_a_pipe_that_closes_is_no_traceback(tmp_path: Path) -> None:
     )
     os.close(write)
     assert done.stderr == b""
+
+
+READS = b"""import torch
+
+
+@torch.compile
+def head(x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+    return x[: int(count.sum())]
+"""
+
+
+def test_a_setting_is_shown_and_made_only_when_asked_for(cli: Cli) -> None:
+    path = cli.write("head.py", READS)
+    shown = cli("apply", "head.py")
+    assert path.read_bytes() == READS
+    assert b"--config makes the setting `torch._dynamo.config.capture_scalar_outputs" in shown.out
+    assert b"capture (review) with --config" in cli("check", "head.py").out
+    cli("apply", "head.py", "--config")
+    assert b"@torch._dynamo.config.patch(capture_scalar_outputs=True)\n" in path.read_bytes()
+    again = path.read_bytes()
+    cli("apply", "head.py", "--config")
+    assert path.read_bytes() == again
+
+
+def test_a_setting_can_be_asked_for_in_the_configuration(cli: Cli) -> None:
+    path = cli.write("head.py", READS)
+    cli.write("pyproject.toml", b"[tool.gbfix]\nconfig = true\n")
+    cli("apply", "head.py", "--no-config")
+    assert path.read_bytes() == READS
+    cli("apply", "head.py")
+    assert path.read_bytes() != READS

@@ -28,6 +28,7 @@ from gbfix.registry import transforms
 from gbfix.settings import CheckStyle, Settings
 from gbfix.source.text import SourceFile
 from scripts import generate_docs
+from tests.harness import kept_settings
 
 README = generate_docs.README.read_text(encoding="utf-8")
 IMPORTS = "import torch\nfrom torch import nn\n\n"
@@ -113,24 +114,25 @@ def check_runs(before: str, after: str, folder: Path) -> None:
     old = load(before, folder / "before.py")
     assert graph_breaks(old) > 0
     for scale in SCALES:
-        torch._dynamo.reset()
-        new = load(after, folder / "after.py")
-        counter = CompileCounter()
-        compiled = torch.compile(new, backend=counter, fullgraph=True)
-        given = inputs(new, scale)
-        expected = load(before, folder / "before.py")(*given)
-        assert torch.equal(new(*given), expected)
-        torch.testing.assert_close(compiled(*given), expected)
-        assert counter.frame_count == 1
+        with kept_settings():
+            torch._dynamo.reset()
+            new = load(after, folder / "after.py")
+            counter = CompileCounter()
+            compiled = torch.compile(new, backend=counter, fullgraph=True)
+            given = inputs(new, scale)
+            expected = load(before, folder / "before.py")(*given)
+            assert torch.equal(new(*given), expected)
+            torch.testing.assert_close(compiled(*given), expected)
+            assert counter.frame_count == 1
 
 
 @by_name
 def test_the_before_block_becomes_the_after_block(transform: Transform) -> None:
     before, after = (whole(labelled(transform, label)) for label in ("Before", "After"))
-    text, used = rewrite(before, line_length=LINE_LENGTH)
+    text, used = rewrite(before, line_length=LINE_LENGTH, config=True)
     assert text == after
     assert transform.name in used
-    assert rewrite(after, line_length=LINE_LENGTH)[0] == after
+    assert rewrite(after, line_length=LINE_LENGTH, config=True)[0] == after
 
 
 @by_name

@@ -75,6 +75,8 @@ def operation_result(
         return container(tensor())
     if word == "number":
         return SCALAR
+    if operation.name == "Tensor.tolist":
+        return SCALAR if arguments and arguments[0].zero_dim else container(SCALAR)
     if word == "none":
         return NONE
     return STATIC if word == "static" else UNKNOWN
@@ -180,6 +182,8 @@ def item_of(value: Value) -> Value:
         return tensor()
     if value.item is not None:
         return value.item
+    if value.only(Kind.SCALAR):  # a row of a nested list
+        return value
     return MAYBE if value.kinds & Kind.MAYBE else UNKNOWN
 
 

@@ -8,11 +8,13 @@ their results and breaks recursion.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.annotations import annotated
+from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_made
 from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
 from gbfix.analysis.usage import tensor_parameters
@@ -63,6 +65,20 @@ class Facts:
         self.failures: dict[Module, str] = {}
         self.region: frozenset[ast.AST] = frozenset()
         self.helper_checks: dict[ast.AST, str | None] = {}
+        self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
+        self._made: dict[tuple[DynamoSetting, ast.AST], bool] = {}
+
+    @cached_property
+    def places(self) -> tuple[CompilePlace, ...]:
+        """The places of the project that compile."""
+        return tuple(self.find_places())
+
+    def is_made(self, setting: DynamoSetting, function: ast.AST) -> bool:
+        """Whether a setting of Dynamo holds wherever a function is compiled."""
+        key = (setting, function)
+        if key not in self._made:
+            self._made[key] = is_made(setting, function, self.places, self.project.given)
+        return self._made[key]
 
     def parameters(self, info: FunctionInfo) -> dict[str, Value]:
         """Values of a function's parameters by annotation, default and use."""

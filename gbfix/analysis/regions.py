@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from gbfix.analysis.dynamo_settings import CompilePlace
 from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
@@ -117,18 +118,58 @@ class Regions:
 
     def _compile_calls(self, module: Module) -> Iterator[FunctionInfo]:
         for node in ast.walk(module.tree):
-            if not isinstance(node, ast.Call):
+            if isinstance(node, ast.Call):
+                yield from self._compiled_by(node, module)
+
+    def _compiled_by(self, node: ast.Call, module: Module) -> Iterator[FunctionInfo]:
+        """The functions that a call compiles."""
+        if module.qualify(node.func) in COMPILE and node.args:
+            yield from self._compile_target(node.args[0], module)
+        elif (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "compile"
+            and module.qualify(node.func) not in COMPILE
+        ):
+            value = self._value(node.func.value, module)
+            if value is not None and value.kinds == Kind.MODULE:
+                yield from self._callees(value)
+
+    def places(self) -> Iterator[CompilePlace]:
+        """Every place of the given modules that compiles, with the functions that run under it."""
+        for module in self.modules:
+            if "compile" not in module.source.text:
                 continue
-            if module.qualify(node.func) in COMPILE and node.args:
-                yield from self._compile_target(node.args[0], module)
-            elif (
-                isinstance(node.func, ast.Attribute)
-                and node.func.attr == "compile"
-                and module.qualify(node.func) not in COMPILE
-            ):
-                value = self._value(node.func.value, module)
-                if value is not None and value.kinds == Kind.MODULE:
-                    yield from self._callees(value)
+            for info in list(self.functions.values()):
+                if info.module is not module:
+                    continue
+                for decorator in info.node.decorator_list:
+                    if _decorator(decorator, module) in COMPILE:
+                        reaches = frozenset(self._closure([info]))
+                        yield CompilePlace(module, info.node, decorator, reaches)
+                        break
+            for node in ast.walk(module.tree):
+                if not isinstance(node, ast.Call):
+                    continue
+                roots = list(self._compiled_by(node, module))
+                if roots:
+                    reaches = frozenset(self._closure(roots))
+                    yield CompilePlace(
+                        module, node, None, reaches, self._makes_function(node, module)
+                    )
+
+    def _makes_function(self, node: ast.Call, module: Module) -> bool:
+        """Whether a call of `torch.compile` gives a plain function."""
+        if module.qualify(node.func) not in COMPILE:
+            return False
+        target = node.args[0]
+        if isinstance(target, ast.Lambda):
+            return True
+        value = self._value(target, module)
+        return (
+            value is not None
+            and value.kinds == Kind.REFERENCE
+            and self.facts.project.function_info(value.reference) is not None
+        )
 
     def _compile_target(self, target: ast.expr, module: Module) -> Iterator[FunctionInfo]:
         if isinstance(target, ast.Lambda):

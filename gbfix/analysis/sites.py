@@ -17,17 +17,26 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis, Condition
 from gbfix.analysis.logs import log_family
 from gbfix.analysis.project import FunctionInfo
+from gbfix.analysis.reads import CAPTURE, Read, ReadKind, is_captured, reads
 from gbfix.diagnoses import (
     LOGGING_CALL,
     PRINT_CALL,
+    SCALAR_READ,
     TENSOR_ASSERT,
     TENSOR_BRANCH,
     TENSOR_LOOP,
+    TENSOR_POSITION,
     TENSOR_RAISE,
+    TENSOR_TO_LIST,
     WARNINGS_CALL,
     Diagnosis,
 )
 
+_READS = {
+    ReadKind.NUMBER: (SCALAR_READ, "`{}` reads a number from a tensor"),
+    ReadKind.LIST: (TENSOR_TO_LIST, "`{}` reads a list from a tensor"),
+    ReadKind.POSITION: (TENSOR_POSITION, "`{}` is a tensor where an integer is needed"),
+}
 _FAMILIES = {"print": PRINT_CALL, "logging": LOGGING_CALL, "warnings": WARNINGS_CALL}
 
 
@@ -41,6 +50,7 @@ class BreakSite:
         test: the tested expression, for a site of control flow.
         message: one line for the user.
         certain: False where the analysis could not prove that a tensor is involved.
+        read: the read that breaks, for a site of that kind.
     """
 
     diagnosis: Diagnosis
@@ -51,16 +61,23 @@ class BreakSite:
     test: ast.expr | None
     message: str
     certain: bool = True
+    read: Read | None = None
 
     @property
     def span(self) -> ast.expr | ast.stmt:
-        """The node whose place is shown: the test, or the whole call or statement."""
+        """The node whose place is shown: the test, the read, or the whole call or statement."""
+        if self.read is not None:
+            return self.read.node
         return self.test if self.test is not None else self.statement
 
 
 def find_sites(analysis: Analysis, facts: Facts) -> list[BreakSite]:
     """The break sites of one analyzed function, in source order."""
-    found = [*_conditions(analysis, facts), *_log_calls(analysis, facts)]
+    found = [
+        *_conditions(analysis, facts),
+        *_log_calls(analysis, facts),
+        *_reads(analysis, facts),
+    ]
     return sorted(found, key=lambda s: (s.span.lineno, s.span.col_offset))
 
 
@@ -165,6 +182,23 @@ def _log_calls(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
             statement,
             None,
             f"`{text}` cannot be part of a graph",
+        )
+
+
+def _reads(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
+    for read in reads(analysis):
+        if facts.is_made(CAPTURE, analysis.info.node) and is_captured(read, analysis):
+            continue
+        diagnosis, message = _READS[read.kind]
+        yield BreakSite(
+            diagnosis,
+            analysis.info,
+            analysis,
+            read.node,
+            read.statement,
+            None,
+            message.format(_short(read.node)),
+            read=read,
         )
 
 

@@ -53,6 +53,12 @@ Exclude = Annotated[
 ]
 SafeOnly = Annotated[bool, typer.Option("--safe-only", help="Only take fixes that are safe.")]
 Unsafe = Annotated[bool, typer.Option("--unsafe", help="Take fixes that are unsafe, too.")]
+ConfigOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--config/--no-config", help="Also make settings of Dynamo where nothing else helps."
+    ),
+]
 RegionOption = Annotated[
     Region | None, typer.Option("--region", help="Which functions run under torch.compile.")
 ]
@@ -102,6 +108,7 @@ def request(
     branch: Branch | None,
     check_style: CheckStyle | None,
     respect_gitignore: bool | None,
+    config: bool | None = None,
 ) -> Request:
     """Join the options with the configuration that governs the first path.
 
@@ -116,8 +123,8 @@ def request(
         stdin_name = stdin_filename or STDIN
     elif stdin_filename is not None:
         raise UserError("`--stdin-filename` needs `-` as the path.")
-    config = load_config(stdin_filename or (Path() if stdin_name else places[0]))
-    settings = config.settings
+    found = load_config(stdin_filename or (Path() if stdin_name else places[0]))
+    settings = found.settings
     given = {
         "select": _words(select),
         "ignore": _words(ignore),
@@ -127,11 +134,12 @@ def request(
         "branch": branch,
         "check": check_style,
         "respect_gitignore": respect_gitignore,
+        "config": config,
     }
     # mypy cannot match a dictionary against the fields.
     changes: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     settings = replace(settings, **changes)  # type: ignore[arg-type]
-    return Request(places, stdin_name, settings, _exclude_root(config, exclude))
+    return Request(places, stdin_name, settings, _exclude_root(found, exclude))
 
 
 def parse_at(text: str | None) -> tuple[int, int | None] | None:

@@ -104,4 +104,9 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _offer(offer: FixOffer) -> dict[str, Any]:
-    return {"transform": offer.transform, "safety": offer.safety.label, "reason": offer.reason}
+    return {
+        "transform": offer.transform,
+        "safety": offer.safety.label,
+        "reason": offer.reason,
+        "setting": offer.setting,
+    }

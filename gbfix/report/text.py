@@ -101,6 +101,8 @@ def _offers(finding: Finding) -> Sequence[Span | str]:
     for index, offer in enumerate(finding.offers):
         pieces.append(", " if index else "fixable: ")
         pieces += _fix(offer)
+        if offer.setting is not None:
+            pieces.append(" with --config")
     return (*pieces, "]")
 
 
@@ -116,10 +118,16 @@ def _refusals(finding: Finding) -> Iterator[Line]:
 
 def _not_taken(finding: Finding, safety: Safety) -> Iterator[Line]:
     for offer in finding.offers:
+        label = Span(offer.safety.label, _SAFETY_STYLE[offer.safety])
+        if offer.setting is not None:
+            yield line(
+                f"    {offer.transform}: ", label, f": --config makes the setting "
+                f"`{offer.setting}`: {offer.reason}"
+            )  # fmt: skip
+            continue
         if offer.safety >= safety:
             continue
         flag = "--unsafe takes it" if offer.safety is Safety.UNSAFE else "--safe-only leaves it"
-        label = Span(offer.safety.label, _SAFETY_STYLE[offer.safety])
         yield line(f"    {offer.transform}: ", label, f": {flag}: {offer.reason}")
 
 

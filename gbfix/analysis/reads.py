@@ -1,0 +1,209 @@
+"""Reads of tensor data as Python values outside of conditions: numbers, lists, and positions.
+
+`.item()`, `int(t)`, `float(t)` and `bool(t)` make numbers, `.tolist()` lists, and a tensor where Python
+or torch needs an integer (the bound of a slice, `range(t)`, an index into a list) is read without
+being asked. Reads that a condition makes are found with the condition. Says what is read, nothing of
+treatment.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from gbfix.analysis.dynamo_settings import DynamoSetting
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.project import Module
+from gbfix.analysis.values import Kind, Value
+
+_NUMBERS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex"}
+_SIZED = frozenset(
+    f"torch.{n}" for n in ("arange", "zeros", "ones", "empty", "eye", "linspace", "full")
+)
+
+
+CAPTURE = DynamoSetting("capture_scalar_outputs")
+
+
+class ReadKind(Enum):
+    """What a read makes of a tensor."""
+
+    NUMBER = "number"
+    LIST = "list"
+    POSITION = "position"
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """One read.
+
+    Attributes:
+        node: the expression that reads: the call, or the tensor that stands for an integer.
+        tensor: the tensor that is read.
+        kind: what becomes of it.
+        statement: the statement that it stands in.
+    """
+
+    node: ast.expr
+    tensor: ast.expr
+    kind: ReadKind
+    statement: ast.stmt
+
+
+def reads(analysis: Analysis) -> Iterator[Read]:
+    """The reads of one analyzed function, those of nested functions and of conditions left out."""
+    module = analysis.info.module
+    found = [
+        (node, *read)
+        for node in list(analysis.values)
+        if isinstance(node, ast.expr) and (read := _read(node, analysis)) is not None
+    ]
+    tested = _tested(analysis) if found else set()
+    for node, tensor, kind in found:
+        if node in tested:
+            continue
+        statement = _statement(node, analysis, module)
+        if statement is None or statement in analysis.eager or node in analysis.eager:
+            continue
+        if _only_eager(node, statement, analysis, module):
+            continue
+        yield Read(node, tensor, kind, statement)
+
+
+def read_tensor(node: ast.expr, analysis: Analysis) -> ast.expr | None:
+    """The tensor of `t.item()`, `t.tolist()`, `int(t)` and their like; None for anything else."""
+    found = _read(node, analysis)
+    return found[0] if found is not None and found[1] is not ReadKind.POSITION else None
+
+
+def is_captured(read: Read, analysis: Analysis) -> bool:
+    """Whether `capture_scalar_outputs` keeps a read in the graph (seen on torch 2.13)."""
+    if read.kind is ReadKind.LIST:
+        value = analysis.values.get(read.tensor)
+        return value is not None and not value.floating
+    parent = analysis.info.module.parents.get(read.node)
+    return not (read.kind is ReadKind.POSITION and isinstance(parent, ast.Call)) or (
+        analysis.info.module.qualify(parent.func) != "builtins.range"
+    )
+
+
+def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | None:
+    values = analysis.values
+    if isinstance(node, ast.Call):
+        function = node.func
+        if isinstance(function, ast.Attribute) and not node.keywords:
+            if function.attr in {"item", "tolist"} and not node.args:
+                if _is_tensor(values.get(function.value)):
+                    is_list = function.attr == "tolist"
+                    return function.value, ReadKind.LIST if is_list else ReadKind.NUMBER
+        value = values.get(function)
+        name = value.reference if value is not None else None
+        if name in _NUMBERS and len(node.args) == 1 and not node.keywords:
+            if _is_tensor(values.get(node.args[0])):
+                return node.args[0], ReadKind.NUMBER
+        return None
+    if _is_tensor(values.get(node)) and _needs_integer(node, analysis):
+        return node, ReadKind.POSITION
+    return None
+
+
+def _is_tensor(value: Value | None) -> bool:
+    return value is not None and value.tensor
+
+
+def _needs_integer(node: ast.expr, analysis: Analysis) -> bool:
+    """Whether a tensor stands where an integer is taken from it."""
+    module = analysis.info.module
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.Slice):
+        return True
+    if isinstance(parent, ast.Subscript) and parent.slice is node:
+        base = analysis.values.get(parent.value)
+        return base is not None and base.only(Kind.OBJECT) and base.elements is not None
+    if isinstance(parent, ast.Call) and node in parent.args:
+        function = analysis.values.get(parent.func)
+        name = function.reference if function is not None else None
+        if name == "builtins.range":
+            return True
+        return name in _SIZED and not (name == "torch.full" and parent.args[0] is not node)
+    return False
+
+
+def _tested(analysis: Analysis) -> set[ast.AST]:
+    """Every node of a test that decides control flow."""
+    found: set[ast.AST] = set()
+    for condition in analysis.conditions.values():
+        if isinstance(condition.owner, (ast.BoolOp, ast.UnaryOp)):
+            continue
+        found.update(ast.walk(condition.test))
+    for name, value in _assigned_once(analysis).items():
+        uses = [n for n in found if isinstance(n, ast.Name) and n.id == name]
+        if uses and len(uses) == _loads(name, analysis):
+            found.update(ast.walk(value))
+    return found
+
+
+def _assigned_once(analysis: Analysis) -> dict[str, ast.expr]:
+    """Names that the function binds once, by itself, with the value they get."""
+    stores: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(analysis.info.node):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            stores.setdefault(node.id, []).append(node)
+    found: dict[str, ast.expr] = {}
+    for node in ast.walk(analysis.info.node):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = node.targets[0]
+            if isinstance(target, ast.Name) and len(stores[target.id]) == 1:
+                found[target.id] = node.value
+    return found
+
+
+def _loads(name: str, analysis: Analysis) -> int:
+    return sum(
+        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+        for n in ast.walk(analysis.info.node)
+    )
+
+
+def _statement(node: ast.AST, analysis: Analysis, module: Module) -> ast.stmt | None:
+    """The statement of the function itself that a node stands in."""
+    current: ast.AST = node
+    while not isinstance(current, ast.stmt):
+        if isinstance(current, ast.Lambda):
+            return None
+        parent = module.parents.get(current)
+        if parent is None:
+            return None
+        current = parent
+    statement, outer = current, module.parents.get(current)
+    while outer is not None and outer is not analysis.info.node:
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            return None
+        outer = module.parents.get(outer)
+    return statement if outer is not None else None
+
+
+def _only_eager(node: ast.AST, statement: ast.stmt, analysis: Analysis, module: Module) -> bool:
+    """Whether a node stands in the eager part of a conditional expression, or in output."""
+    current: ast.AST = node
+    while current is not statement:
+        parent = module.parents[current]
+        if isinstance(parent, ast.IfExp) and current is not parent.test:
+            condition = analysis.conditions.get(parent)
+            asks = parent.test
+            negated = isinstance(asks, ast.UnaryOp) and isinstance(asks.op, ast.Not)
+            asks = asks.operand if isinstance(asks, ast.UnaryOp) and negated else asks
+            if condition is not None and _asks(asks, analysis):
+                return (current is parent.body) == negated
+        current = parent
+    return False
+
+
+def _asks(test: ast.expr, analysis: Analysis) -> bool:
+    evaluator = analysis.evaluator
+    if not isinstance(test, ast.Call) or evaluator is None:
+        return False
+    value = analysis.values.get(test.func)
+    return value is not None and evaluator.facts.asks_compiling(value.reference)

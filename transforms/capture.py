@@ -1,0 +1,64 @@
+"""Makes the setting under which Dynamo captures numbers that are read from tensors.
+
+With `capture_scalar_outputs` a read becomes a symbol in the graph instead of the end of it. It is the
+last resort: it changes how everything under it is compiled, shapes that follow from such a number are
+unknown to the compiler, and a branch on one is still an error or a break. So it is only shown, and
+made with `--config`.
+
+Before:
+
+    def first(x: torch.Tensor):
+        return torch.ones(int((x > 0).sum())).cumsum(0)
+
+
+    compiled = torch.compile(first)
+
+After:
+
+    def first(x: torch.Tensor):
+        return torch.ones(int((x > 0).sum())).cumsum(0)
+
+
+    compiled = torch._dynamo.config.patch(capture_scalar_outputs=True)(torch.compile(first))
+
+The setting is read when Dynamo starts on a frame, so it goes around the compiled function, as a
+decorator above `@torch.compile` where there is one. Where the project compiles a module, or compiles
+nothing itself, the line `torch._dynamo.config.capture_scalar_outputs = True` goes below the imports
+and holds for the whole process. Lists of floats are not captured.
+"""
+
+from __future__ import annotations
+
+from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.reads import CAPTURE, ReadKind, is_captured
+from gbfix.analysis.sites import BreakSite
+from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION, TENSOR_TO_LIST
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform, setting_fix
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Offer the setting for a read.
+
+    Raises:
+        Refused: for a read that it does not capture.
+    """
+    if site.read is None:
+        raise NotApplicable("no-read", "nothing is read here")
+    if not is_captured(site.read, context.analysis):
+        if site.read.kind is ReadKind.LIST:
+            raise Refused("list-of-floats", "only lists of integers are captured")
+        raise Refused("not-captured", "the setting does not help where `range` is given a tensor")
+    return setting_fix(
+        "capture", CAPTURE, Safety.REVIEW, "the number becomes a symbol in the graph", context
+    )
+
+
+TRANSFORM = Transform(
+    name="capture",
+    codes=(SCALAR_READ.code, TENSOR_TO_LIST.code, TENSOR_POSITION.code),
+    summary="make the setting that captures numbers read from tensors",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=90,
+)
