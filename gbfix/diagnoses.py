@@ -96,6 +96,11 @@ SCALAR_READ = Diagnosis(
     "traces. It ends the graph, reads the number in Python, and starts another graph that depends on "
     "it. On a GPU the read also waits for all work that is queued.",
     ("GB0124", "GB0033"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    return x * x.sum().item()
+""",
 )
 TENSOR_TO_LIST = Diagnosis(
     "GBF106",
@@ -104,6 +109,11 @@ TENSOR_TO_LIST = Diagnosis(
     "`.tolist()` reads every element, which ends the graph as `.item()` does. Lists of floats are "
     "not traced even where Dynamo is told to capture scalars.",
     ("GB0109", "GB0033"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    return x * x.tolist()[0]
+""",
 )
 TENSOR_POSITION = Diagnosis(
     "GBF107",
@@ -112,6 +122,11 @@ TENSOR_POSITION = Diagnosis(
     "The bound of a slice, the argument of `range` and the index of a list are integers, so Python "
     "reads the number out of a tensor that is given there. Nothing in the source shows the read.",
     ("GB0038", "GB0059", "GB0124"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    return x[: x.argmax() + 1] * 3
+""",
 )
 LOOP_EXIT = Diagnosis(
     "GBF108",
@@ -121,6 +136,15 @@ LOOP_EXIT = Diagnosis(
     "cannot resume in the middle of a loop, so it gives up the whole frame: nothing in it is "
     "compiled.",
     ("GB7000", "GB0170"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    for _ in range(3):
+        if x.sum() > 10:
+            break
+        x = x * 2
+    return x * 3
+""",
 )
 PRINT_CALL = Diagnosis(
     "GBF201",
