@@ -93,7 +93,7 @@ class ScaleWhere(Scale):
 
 
 INPUTS = [(torch.ones(3),), (torch.tensor([-2.0, 1.0]),)]
-OPTIONS = Options(backend="eager", gradients=False)
+OPTIONS = Options(backend="eager", gradients=False, shrink_seconds=0)
 
 
 @pytest.fixture(scope="module")
@@ -146,12 +146,21 @@ def test_text_output_and_a_given_rewrite(folder: Path, capsys: pytest.CaptureFix
     (folder / "other.py").write_text(
         MODEL.replace("        return x + 1\n", "        return x + 2\n")
     )
-    code = main(["verify", "--backend", "eager", "model.py:flip", "--against", "other.py"])
+    given = ["--backend", "eager", "model.py:flip", "--against", "other.py"]
+    code = main(["verify", *given, "--reproduce", "scripts"])
     out = capsys.readouterr().out
     assert code == 1
     assert out.startswith("model.py:flip: different: eager, call ")
     assert "differs: eager, call " in out
+    assert "shown by (torch.tensor(1.0),) (after " in out
+    assert "script: scripts/model_flip.py" in out
     assert "0 of 1 verified." in out
+    (folder / "model.py").unlink()  # the script has all that it needs
+    done = subprocess.run(
+        [sys.executable, "scripts/model_flip.py"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1, done
+    assert "result = 2.0 (float32[])" in done.stdout and "result = 3.0" in done.stdout
 
 
 @pytest.mark.parametrize(

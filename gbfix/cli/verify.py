@@ -87,6 +87,14 @@ TimeLimit = Annotated[
 MemoryLimit = Annotated[
     float, typer.Option("--memory-limit", min=0.1, metavar="GIB", help="For each single run.")
 ]
+ReproduceIn = Annotated[
+    Path | None,
+    typer.Option(
+        "--reproduce",
+        metavar="DIR",
+        help="Write a script for each target that is different, which shows it by the smallest input.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,7 @@ def verify(
     dtype: DtypeOption = None,
     time_limit: TimeLimit = 120,
     memory_limit: MemoryLimit = 8,
+    reproduce: ReproduceIn = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
     safe_only: options.SafeOnly = False,
@@ -148,6 +157,8 @@ def verify(
         pairs += found
         failed = failed or errors
     verdicts = _verdicts(pairs, inputs, wanted)
+    if reproduce is not None:
+        verdicts = _with_scripts(verdicts, reproduce)
     _print(verdicts, output_format)
     from gbfix.verify.verdict import all_verified
 
@@ -236,6 +247,24 @@ def _verdicts(pairs: list[Pair], inputs: str | None, wanted: Options) -> list[Ve
         return [
             verify_sides(workers, pair.original, pair.rewritten, given, wanted) for pair in pairs
         ]
+
+
+def _with_scripts(verdicts: list[Verdict], folder: Path) -> list[Verdict]:
+    """The verdicts, once their scripts are written to a folder."""
+    written: list[Verdict] = []
+    for verdict in verdicts:
+        found = verdict.reproduction
+        if found is not None:
+            file, _, name = verdict.target.rpartition(":")
+            path = folder / f"{Path(file).stem}_{name.replace('.', '_')}.py"
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                path.write_text(found.script, encoding="utf-8")
+            except OSError as error:
+                raise UserError(f"{path}: {error.strerror}") from error
+            verdict = replace(verdict, reproduction=replace(found, path=str(path)))
+        written.append(verdict)
+    return written
 
 
 def _print(verdicts: list[Verdict], output_format: OutputFormat) -> None:

@@ -17,9 +17,19 @@ from gbfix.verify.arms import Branch, concerned, coverage, rewritten_branches
 from gbfix.verify.breaks import fewer_breaks, told
 from gbfix.verify.jobs import Job, Limits, Outcome
 from gbfix.verify.messages import Findings, Generated, RunRecord, Runs, RunSpec, SearchSpec
+from gbfix.verify.probing import GRADIENTS, Probe, job, record_of
 from gbfix.verify.recipes import Inputs
+from gbfix.verify.reproduction import reproduction
 from gbfix.verify.targets import Side
-from gbfix.verify.verdict import REVIEW, Difference, Evidence, Kind, Status, Verdict
+from gbfix.verify.verdict import (
+    REVIEW,
+    Difference,
+    Evidence,
+    Kind,
+    Reproduction,
+    Status,
+    Verdict,
+)
 from gbfix.verify.worker import Workers
 
 
@@ -32,6 +42,7 @@ class Options:
         gradients: whether to compare gradients as well.
         leeway: differences that compiled runs may show; they are told, but do not count.
         search_seconds: how long to search for inputs.
+        shrink_seconds: how long to look for a smaller input that shows a difference; 0 for not at all.
     """
 
     backend: str | None = None
@@ -42,9 +53,7 @@ class Options:
     leeway: frozenset[Kind] = REVIEW
     limits: Limits = field(default_factory=Limits)
     search_seconds: float = 30.0
-
-
-GRADIENTS = " with gradients"
+    shrink_seconds: float = 20.0
 
 
 class _Stop(Exception):
@@ -102,7 +111,13 @@ class _Check:
             status, reason = self._status()
         except _Stop as stop:
             return Verdict(
-                title, stop.status, stop.reason, stop.differences, self.remarks, self.evidence
+                title,
+                stop.status,
+                stop.reason,
+                stop.differences,
+                self.remarks,
+                self.evidence,
+                self._reproduction(stop),
             )
         return Verdict(title, status, reason, (), self.remarks, self.evidence)
 
@@ -141,7 +156,7 @@ class _Check:
             self.options.limits,
             seconds=self.options.limits.seconds + self.options.search_seconds,
         )
-        (outcome,) = self.workers.run([_job("gbfix.verify.inputs:generate", limits, spec)])
+        (outcome,) = self.workers.run([job("gbfix.verify.inputs:generate", limits, spec)])
         if outcome.result is None:
             raise _Stop(Status.NOT_RUN, f"the search for inputs: {outcome.failure}")
         generated: Generated = pickle.loads(outcome.result)
@@ -204,7 +219,7 @@ class _Check:
         """Compare the eager runs of one way of calling, and keep them for the compiled ones."""
         original = self._original(outcomes[0], f"eager{label}")
         rewritten = self._rewritten(outcomes[1], f"eager{label}")
-        runs = Runs(original.calls, reference=_record(outcomes[2]).calls or None)
+        runs = Runs(original.calls, reference=record_of(outcomes[2]).calls or None)
         self.ways[label] = runs
         if not (original.always_compiled and rewritten.always_compiled):
             runs = replace(runs, rewritten_eager=rewritten.calls)
@@ -229,7 +244,7 @@ class _Check:
             first = self._original(runs[2 * number], f"compiled{label}")
             second = self._rewritten(runs[2 * number + 1], f"compiled{label}")
             if label != GRADIENTS:
-                self._count_breaks(first, second, [_record(outcome) for outcome in whole])
+                self._count_breaks(first, second, [record_of(outcome) for outcome in whole])
             both = replace(eager, original_compiled=first.calls, rewritten_compiled=second.calls)
             found = self._judged(both, label)
             differences += found.differences
@@ -251,6 +266,23 @@ class _Check:
             after=second.capture.with_fullgraph(errors[1]),
         )
 
+    def _reproduction(self, stop: _Stop) -> Reproduction | None:
+        """The smallest calls that show the first difference."""
+        seconds = self.options.shrink_seconds
+        if stop.status is not Status.DIFFERENT or not seconds or self.inputs is None:
+            return None
+        difference = stop.differences[0]
+        how = Probe(
+            self.original,
+            self.rewritten,
+            difference.mode,
+            self._spec(self.original),
+            self.backend,
+            self.options.leeway,
+            self.options.limits,
+        )
+        return reproduction(self.workers, how, difference, self.inputs, seconds)
+
     # Jobs
 
     def _spec(self, side: Side, **how: Any) -> RunSpec:
@@ -265,25 +297,25 @@ class _Check:
         )
 
     def _job(self, spec: RunSpec) -> Job:
-        return _job("gbfix.verify.execute:run", self.options.limits, spec)
+        return job("gbfix.verify.execute:run", self.options.limits, spec)
 
     def _judged(self, runs: Runs, label: str) -> Findings:
         limits = Limits(self.options.limits.seconds, None)
-        job = _job("gbfix.verify.judge:judge", limits, runs, self.options.leeway, label)
-        (outcome,) = self.workers.run([job])
+        comparing = job("gbfix.verify.judge:judge", limits, runs, self.options.leeway, label)
+        (outcome,) = self.workers.run([comparing])
         if outcome.result is None:
             raise _Stop(Status.NOT_RUN, f"the comparison: {outcome.failure}")
         findings: Findings = pickle.loads(outcome.result)
         return findings
 
     def _original(self, outcome: Outcome, mode: str) -> RunRecord:
-        record = _record(outcome)
+        record = record_of(outcome)
         if record.failure is not None:
             raise _Stop(Status.NOT_RUN, f"the original, {mode}: {record.failure}")
         return record
 
     def _rewritten(self, outcome: Outcome, mode: str) -> RunRecord:
-        record = _record(outcome)
+        record = record_of(outcome)
         if record.failure is None:
             return record
         sentence = f"the rewritten, {mode}: {record.failure}"
@@ -291,14 +323,3 @@ class _Check:
             raise _Stop(Status.NOT_RUN, sentence)
         difference = Difference(mode, 0, Kind.EXCEPTION, "", record.failure)
         raise _Stop(Status.DIFFERENT, sentence, [difference])
-
-
-def _job(function: str, limits: Limits, *arguments: Any) -> Job:
-    return Job(function, pickle.dumps(arguments), limits)
-
-
-def _record(outcome: Outcome) -> RunRecord:
-    if outcome.result is None:
-        return RunRecord(failure=outcome.failure or "it did not end")
-    record: RunRecord = pickle.loads(outcome.result)
-    return record

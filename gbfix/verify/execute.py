@@ -10,6 +10,7 @@ import builtins
 import contextlib
 import pickle
 import random
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,7 @@ from gbfix.verify.loading import LoadError, build, load, reference
 from gbfix.verify.messages import RunRecord, RunSpec
 from gbfix.verify.recipes import Arguments, Inputs, description
 from gbfix.verify.snapshot import CallShot
+from gbfix.verify.targets import Side
 
 
 def run(spec: RunSpec) -> RunRecord:
@@ -63,9 +65,19 @@ def _run_compiled(spec: RunSpec, backend: str) -> RunRecord:
         return replace(record, capture=recorder.capture())
 
 
+def arguments_of(side: Side, inputs: Inputs) -> list[Arguments]:
+    """The arguments of all calls.
+
+    Raises:
+        LoadError: if there are none to be had.
+    """
+    module = load(side) if inputs.factory is not None else types.ModuleType("nothing")
+    return _Maker.of(inputs, module).make()
+
+
 def _calls(spec: RunSpec, module: Any, target: Any, function: Callable[..., Any]) -> RunRecord:
     """Call the target with every input and the first again, with fresh arguments each time."""
-    maker = _Maker.of(spec, module)
+    maker = _Maker.of(spec.inputs, module)
     first = maker.make()
     if not first:
         raise LoadError("there are no inputs")
@@ -74,14 +86,18 @@ def _calls(spec: RunSpec, module: Any, target: Any, function: Callable[..., Any]
     options = CallOptions(spec.gradients, dtype, spec.device)
     shots: list[CallShot] = []
     with _default_dtype(torch.float64 if spec.reference else None):
-        for number in order(len(first)):
+        for number in spec.inputs.order(len(first)):
             arguments = maker.make()[number]
             seed()
             shots.append(call(function, target, module, arguments, options))
     names = tuple(map(str, spec.inputs.recipes)) or tuple(map(description, first))
     refused = (str(s.raised) for s in shots if s.raised is not None and s.raised.by_compiler)
     return RunRecord(
-        pickle.dumps(tuple(shots)), len(shots), refused=next(refused, None), inputs=names
+        pickle.dumps(tuple(shots)),
+        len(shots),
+        raised=sum(shot.raised is not None for shot in shots),
+        refused=next(refused, None),
+        inputs=names,
     )
 
 
@@ -93,10 +109,10 @@ class _Maker:
     factory: Any
 
     @classmethod
-    def of(cls, spec: RunSpec, module: Any) -> _Maker:
+    def of(cls, inputs: Inputs, module: Any) -> _Maker:
         """Find the user's function, if there is one."""
-        text = spec.inputs.factory
-        return cls(spec.inputs, reference(text, module) if text is not None else None)
+        text = inputs.factory
+        return cls(inputs, reference(text, module) if text is not None else None)
 
     def make(self) -> list[Arguments]:
         """The arguments, the same every time.
@@ -112,11 +128,6 @@ class _Maker:
         except BaseException as error:
             where = self.inputs.factory or "the inputs"
             raise LoadError(f"`{where}` failed: {type(error).__name__}: {error}") from error
-
-
-def order(inputs: int) -> tuple[int, ...]:
-    """Every input once and then the first again, or three times the only one: state is carried on."""
-    return (0, 0, 0) if inputs == 1 else (*range(inputs), 0)
 
 
 def seed() -> None:

@@ -44,12 +44,14 @@ class RunRecord:
 
     Attributes:
         calls: a pickled tuple of `CallShot`.
+        raised: how many of the calls end with an exception.
         refused: the compiler's first error, if it gave one.
         always_compiled: whether the file itself gives the target to `torch.compile`.
     """
 
     calls: bytes = b""
     number_of_calls: int = 0
+    raised: int = 0
     failure: str | None = None
     refused: str | None = None
     always_compiled: bool = False

@@ -46,7 +46,10 @@ BOOL_FILLS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class TensorRecipe:
-    """A tensor by its shape, dtype and fill, which is then scaled and moved."""
+    """A tensor by its shape, dtype and fill, which is then scaled and moved; or by its elements.
+
+    `values`, where given, are the elements in the order of a contiguous tensor, and all there is.
+    """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -54,10 +57,13 @@ class TensorRecipe:
     seed: int = 0
     scale: float = 1.0
     offset: float = 0.0
+    values: tuple[bool | int | float, ...] | None = None
 
     @property
     def code(self) -> str:
         """An expression that makes the tensor."""
+        if self.values is not None:
+            return literal(self.shape, self.dtype, self.values)
         normal = f"torch.randn({self.shape}, generator=torch.Generator().manual_seed({self.seed}))"
         size = 1
         for extent in self.shape:
@@ -70,9 +76,15 @@ class TensorRecipe:
         return f"({text}).to(torch.{self.dtype})"
 
     def __str__(self) -> str:
+        if self.values is not None:
+            return self.code.removeprefix("torch.") if len(self.values) <= 8 else self._named
         extra = f" * {self.scale:g}" if self.scale != 1.0 else ""
         extra += f" + {self.offset:g}" if self.offset != 0.0 else ""
-        return f"{self.dtype}{list(self.shape)} {self.fill}{extra}"
+        return f"{self._named} {self.fill}{extra}"
+
+    @property
+    def _named(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
 
 
 @dataclass(frozen=True)
@@ -102,9 +114,10 @@ class CallRecipe:
     @property
     def code(self) -> str:
         """An expression for a tuple of arguments and a dictionary of named ones."""
-        args = "".join(f"{recipe.code}, " for recipe in self.args)
-        kwargs = ", ".join(f"{name!r}: {recipe.code}" for name, recipe in self.kwargs)
-        return f"(({args}), {{{kwargs}}})"
+        args = ", ".join(recipe.code for recipe in self.args)
+        comma = "," if len(self.args) == 1 else ""
+        kwargs = ", ".join(f'"{name}": {recipe.code}' for name, recipe in self.kwargs)
+        return f"(({args}{comma}), {{{kwargs}}})"
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:
@@ -137,16 +150,24 @@ class Inputs:
         recipes: what was generated.
         factory: a `module:function` that returns a list of tuples or of `(args, kwargs)`.
         pickled: a pickled list of `(args, kwargs)`.
+        once: whether the calls are made as they stand; else the first is made again at the end.
     """
 
     recipes: tuple[CallRecipe, ...] = ()
     factory: str | None = None
     pickled: bytes | None = None
+    once: bool = False
 
     @property
     def given(self) -> bool:
         """Whether they come from the user."""
         return self.factory is not None or self.pickled is not None
+
+    def order(self, count: int) -> tuple[int, ...]:
+        """Which arguments each call takes; some come again, since state is carried between calls."""
+        if self.once:
+            return tuple(range(count))
+        return (0, 0, 0) if count == 1 else (*range(count), 0)
 
     def make(self, factory: Any = None) -> list[Arguments]:
         """All arguments, made anew; `factory` is what the text stands for."""
@@ -156,6 +177,30 @@ class Inputs:
         if self.factory is not None:
             return normalised(factory())
         return [recipe.make() for recipe in self.recipes]
+
+
+def literal(shape: Sequence[int], dtype: str, values: Sequence[bool | int | float]) -> str:
+    """An expression for a tensor with these elements."""
+    named = "" if dtype in ("float32", "int64", "bool") else f", dtype=torch.{dtype}"
+    if not values or (len(values) > 4 and len(set(map(repr, values))) == 1):
+        dtype_of_all = f", dtype=torch.{dtype}" if dtype != "float32" else ""
+        value = values[0] if values else 0
+        if value in (0, 1):
+            return f"torch.{'ones' if value else 'zeros'}({tuple(shape)}{dtype_of_all})"
+        return f"torch.full({tuple(shape)}, {_number(value)}{dtype_of_all})"
+    return f"torch.tensor({_nested(shape, list(values))}{named})"
+
+
+def _nested(shape: Sequence[int], values: Sequence[bool | int | float]) -> str:
+    if not shape:
+        return _number(values[0])
+    step = len(values) // shape[0]
+    rows = (values[at : at + step] for at in range(0, len(values), step))
+    return f"[{', '.join(_nested(shape[1:], row) for row in rows)}]"
+
+
+def _number(value: bool | int | float) -> str:
+    return repr(value) if value == value and abs(value) != float("inf") else f"float('{value}')"
 
 
 def normalised(given: Sequence[Any]) -> list[Arguments]:

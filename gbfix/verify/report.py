@@ -11,7 +11,7 @@ from typing import Any
 from gbfix import __version__
 from gbfix.dynamo.records import Break, Capture
 from gbfix.report.spans import Line, Span, line
-from gbfix.verify.verdict import Difference, Status, Verdict
+from gbfix.verify.verdict import Difference, Reproduction, Status, Verdict
 
 VERSION = 1
 _MOST_LINES = 6
@@ -49,7 +49,26 @@ def _details(verdict: Verdict) -> Iterator[str]:
     for arm in evidence.arms.missing:
         yield f"arm not run: {_short(arm)}"
     yield from _grouped("differs", verdict.differences, evidence.inputs)
+    if verdict.reproduction is not None:
+        yield from _reproduced(verdict.reproduction)
     yield from _grouped("compiled only", verdict.remarks, evidence.inputs)
+
+
+def _reproduced(found: Reproduction) -> Iterator[str]:
+    tries = f"after {_count(found.tries, 'try', 'tries')}"
+    more = "" if found.complete else ", perhaps not the smallest"
+    if len(found.calls) == 1:
+        yield f"shown by {_arguments(found.calls[0])} ({tries}{more})"
+    elif found.calls:
+        yield f"shown by {len(found.calls)} calls in turn ({tries}{more}):"
+        yield from (f"  {_arguments(call)}" for call in found.calls)
+    if found.path is not None:
+        yield f"script: {_short(found.path)}"
+
+
+def _arguments(code: str) -> str:
+    """The code of `(args, kwargs)`, without the names if there are none."""
+    return code[1:-5] if code.endswith(", {})") else code
 
 
 def _broken(found: Break) -> str:
@@ -88,8 +107,8 @@ def _grouped(title: str, differences: Sequence[Difference], inputs: Sequence[str
         yield f"{title}: {first}, for {given}{others}"
 
 
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}{'' if number == 1 else 's'}"
+def _count(number: int, name: str, names: str = "") -> str:
+    return f"{number} {name if number == 1 else names or name + 's'}"
 
 
 def _short(text: str) -> str:
@@ -120,6 +139,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "reason": verdict.reason,
         "differences": [asdict(difference) for difference in verdict.differences],
         "remarks": [asdict(difference) for difference in verdict.remarks],
+        "reproduction": asdict(verdict.reproduction) if verdict.reproduction else None,
         "evidence": {
             "backend": evidence.backend,
             "device": evidence.device,

@@ -95,6 +95,28 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Reproduction:
+    """The smallest calls found that show a difference, and a script that makes them.
+
+    Attributes:
+        calls: the arguments of each call as code; empty if they have no literals.
+        difference: how the two sides differ for these.
+        backend: the backend with which it shows; empty in eager.
+        tries: how many other inputs were tried.
+        complete: whether all steps were tried, and the search was not ended by its budget.
+        path: where the script was written, if it was.
+    """
+
+    calls: tuple[str, ...]
+    difference: Difference
+    backend: str
+    tries: int
+    complete: bool
+    script: str
+    path: str | None = None
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What was found for one target.
 
@@ -107,6 +129,7 @@ class Verdict:
     differences: tuple[Difference, ...] = ()
     remarks: tuple[Difference, ...] = ()
     evidence: Evidence = field(default_factory=Evidence)
+    reproduction: Reproduction | None = None
 
     @property
     def verified(self) -> bool:
