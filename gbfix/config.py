@@ -29,6 +29,7 @@ _KEYS = (
     "respect-gitignore",
     "safe-only",
     "select",
+    "target-torch",
     "unsafe",
 )
 _DEFAULTS = Settings()
@@ -38,10 +39,14 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 @dataclass(frozen=True)
 class Config:
-    """Settings from a file, with the folder that its exclude patterns are relative to."""
+    """Settings from a file, with the folder that its exclude patterns are relative to.
+
+    `sources` says of each setting that is not a default which file it comes from.
+    """
 
     settings: Settings = field(default_factory=Settings)
     root: Path | None = None
+    sources: Mapping[str, Path] = field(default_factory=dict)
 
 
 def load_config(start: Path) -> Config:
@@ -55,8 +60,8 @@ def load_config(start: Path) -> Config:
     nearest: Config | None = None
     for path, tools in tables:
         if "gbfix" in tools:
-            return Config(_settings(path, tools), path.parent)
-        nearest = nearest or Config(_settings(path, tools))
+            return Config(_settings(path, tools), path.parent, _sources(path, tools))
+        nearest = nearest or Config(_settings(path, tools), sources=_sources(path, tools))
     return nearest or Config()
 
 
@@ -84,6 +89,19 @@ def _read(path: Path) -> dict[str, Any]:
     return tools
 
 
+def _sources(path: Path, tools: Mapping[str, Any]) -> dict[str, Path]:
+    """Which settings a file speaks of, in gbfix's own table or another tool's."""
+    keys = set(tools.get("gbfix", {}))
+    if keys & {"safe-only", "unsafe"}:
+        keys.add("safety")
+    if any(
+        isinstance(tools.get(other), dict) and "line-length" in tools[other]
+        for other in ("ruff", "black")
+    ):
+        keys.add("line-length")
+    return dict.fromkeys(sorted(keys), path)
+
+
 def _settings(path: Path, tools: Mapping[str, Any]) -> Settings:
     table = tools.get("gbfix", {})
     if not isinstance(table, dict):
@@ -105,6 +123,7 @@ def _settings(path: Path, tools: Mapping[str, Any]) -> Settings:
         config=read.flag("config", _DEFAULTS.config),
         line_length=read.line_length(tools),
         respect_gitignore=read.flag("respect-gitignore", _DEFAULTS.respect_gitignore),
+        target_torch=read.text("target-torch", _DEFAULTS.target_torch),
     )
 
 
@@ -125,6 +144,12 @@ class _Table:
         value = self.table.get(key, default)
         if not isinstance(value, bool):
             raise self._wrong(key, "must be true or false")
+        return value
+
+    def text(self, key: str, default: str | None) -> str | None:
+        value = self.table.get(key, default)
+        if value is not None and not isinstance(value, str):
+            raise self._wrong(key, "must be a string")
         return value
 
     def choice(self, key: str, default: _Choice) -> _Choice:

@@ -246,7 +246,7 @@ class _Run:
                     if first:
                         state.silenced.append((comment, code))
                     continue
-                if not self.selection.reports(code):
+                if not self.selection.reports(code) or code in self.settings.quiet:
                     continue
                 context = context or Context.of(
                     analysis, facts, self.settings, view, state.original.text

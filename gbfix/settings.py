@@ -39,8 +39,11 @@ class CheckStyle(str, Enum):
 class Settings:
     """The settings of one run.
 
-    `safety` is the least safety at which a fix is applied; `config` says whether fixes that make
-    settings of Dynamo are applied, too.
+    Attributes:
+        safety: the least safety at which a fix is applied.
+        config: whether fixes that make settings of Dynamo are applied, too.
+        target_torch: the torch version that the code is for; None for the one installed.
+        quiet: codes that are not reported, since that version does not break there.
     """
 
     select: tuple[str, ...] = ()
@@ -53,3 +56,5 @@ class Settings:
     config: bool = False
     line_length: int = 88
     respect_gitignore: bool = True
+    target_torch: str | None = None
+    quiet: frozenset[str] = frozenset()

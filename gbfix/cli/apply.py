@@ -45,6 +45,7 @@ def apply(
     output_format: options.Format = OutputFormat.TEXT,
     stdin_filename: options.StdinFilename = None,
     respect_gitignore: options.Gitignore = None,
+    target_torch: options.TargetTorch = None,
 ) -> None:
     """Rewrite the places where torch.compile would break the graph.
 
@@ -63,6 +64,7 @@ def apply(
         branch=branch,
         check_style=check_style,
         respect_gitignore=respect_gitignore,
+        target_torch=target_torch,
     )
     place = options.parse_at(at)
     if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:

@@ -25,6 +25,7 @@ def check(
     output_format: options.Format = OutputFormat.TEXT,
     stdin_filename: options.StdinFilename = None,
     respect_gitignore: options.Gitignore = None,
+    target_torch: options.TargetTorch = None,
 ) -> None:
     """List the places where torch.compile would break the graph, and the fixes on offer.
 
@@ -43,6 +44,7 @@ def check(
         branch=branch,
         check_style=check_style,
         respect_gitignore=respect_gitignore,
+        target_torch=target_torch,
     )
     result = run(request, rewrite=False)
     if output_format is OutputFormat.JSON:

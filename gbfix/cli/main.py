@@ -16,7 +16,9 @@ import typer
 from gbfix import __version__
 from gbfix.cli.apply import apply
 from gbfix.cli.check import check
-from gbfix.cli.rules import explain, rules
+from gbfix.cli.doctor import doctor
+from gbfix.cli.explain import explain
+from gbfix.cli.rules import rules
 from gbfix.cli.running import say
 from gbfix.cli.verify import verify
 from gbfix.errors import UserError
@@ -32,6 +34,7 @@ app.command()(apply)
 app.command()(verify)
 app.command()(rules)
 app.command()(explain)
+app.command()(doctor)
 
 
 def _print_version(wanted: bool) -> None:

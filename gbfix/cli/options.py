@@ -78,6 +78,14 @@ Gitignore = Annotated[
     bool | None,
     typer.Option("--respect-gitignore/--no-respect-gitignore", help="Whether .gitignore counts."),
 ]
+TargetTorch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="VERSION",
+        help="The torch version that the code is for, such as 2.13, or `any`; what no longer breaks "
+        "there is not reported. Default: the installed one.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -109,6 +117,7 @@ def request(
     check_style: CheckStyle | None,
     respect_gitignore: bool | None,
     config: bool | None = None,
+    target_torch: str | None = None,
 ) -> Request:
     """Join the options with the configuration that governs the first path.
 
@@ -135,6 +144,7 @@ def request(
         "check": check_style,
         "respect_gitignore": respect_gitignore,
         "config": config,
+        "target_torch": target_torch,
     }
     # mypy cannot match a dictionary against the fields.
     changes: dict[str, object] = {key: value for key, value in given.items() if value is not None}

@@ -21,17 +21,31 @@ def run(request: Request, *, rewrite: bool, at: tuple[int, int | None] | None = 
         UserError: for selectors that name nothing.
     """
     from gbfix.catalogue import catalogue
+    from gbfix.dynamo.target import target
     from gbfix.engine import run as run_engine
     from gbfix.selection import resolve
 
     settings = request.settings
     # A wrong selector has to be said before any file is looked at.
     resolve(settings.select, settings.ignore, catalogue())
+    aim = target(settings.target_torch, _probes())
+    settings = replace(settings, quiet=aim.quiet)
     loaded = _load(request)
     with progress(len(loaded.sources)) as on_file:
         result = run_engine(loaded.sources, settings, rewrite=rewrite, at=at, on_file=on_file)
     errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
-    return replace(result, files=tuple(map(_in_line_order, result.files)), errors=tuple(errors))
+    return replace(
+        result,
+        files=tuple(map(_in_line_order, result.files)),
+        errors=tuple(errors),
+        notices=(*filter(None, [aim.notice]), *result.notices),
+    )
+
+
+def _probes() -> dict[str, str]:
+    from gbfix.diagnoses import DIAGNOSES
+
+    return {code: diagnosis.probe for code, diagnosis in DIAGNOSES.items()}
 
 
 def _in_line_order(file: FileResult) -> FileResult:

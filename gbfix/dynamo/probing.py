@@ -29,7 +29,7 @@ def measure(probes: Mapping[str, str]) -> dict[str, bool]:
 def _breaks(code: str, text: str) -> bool:
     import torch
 
-    torch.compiler.reset()  # type: ignore[no-untyped-call]
+    torch.compiler.reset()
     graphs: list[int] = []
 
     def count(graph: torch.fx.GraphModule, inputs: list[Any]) -> Any:
@@ -43,7 +43,8 @@ def _breaks(code: str, text: str) -> bool:
         exec(compile(text, f"<probe of {code}>", "exec"), module.__dict__)
         with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
             warnings.simplefilter("ignore")
-            torch.compile(module.__dict__["probe"], backend=count)(torch.ones(3))
+            compiled: Any = torch.compile(module.__dict__["probe"], backend=count)
+            compiled(torch.ones(3))
     except Exception:
         return True
     finally:
