@@ -85,7 +85,7 @@ def test_a_broken_cache_is_as_good_as_none(cache: Path) -> None:
 
 def test_the_shipped_table_knows_the_release() -> None:
     """`scripts/measure_probes.py` makes it; a patch release stands in its minor's row."""
-    assert set(known("2.13.0+cpu", PROBES)) == set(PROBES)
+    assert known("2.13.0+cpu", PROBES)["GBF101"]
     assert known("2.130", PROBES) == {}
 
 
