@@ -75,7 +75,13 @@ def _named(name: str, project: Project) -> Value | None:
         return Value(kind, reference=name)
     found = project.lookup(name)
     if found is not None and isinstance(found[1], ast.expr):  # an alias: Array = torch.Tensor
-        return annotated(found[1], found[0], project)
+        if name in project.aliases:
+            return None  # a recursive type: Nested = Tensor | list["Nested"]
+        project.aliases.add(name)
+        try:
+            return annotated(found[1], found[0], project)
+        finally:
+            project.aliases.discard(name)
     if name.startswith("torch.nn.") and last[:1].isupper():
         return Value(Kind.MODULE, reference=name)
     return None

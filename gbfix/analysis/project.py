@@ -45,6 +45,7 @@ class Project:
         self.modules: dict[str, Module] = {}
         self.given: list[Module] = []
         self.roots: set[Path] = set()
+        self.aliases: set[str] = set()  # type aliases that are being resolved
         self._missing: set[str] = set()
         self._classes: dict[ast.ClassDef, ClassInfo] = {}
         self._found: dict[str, tuple[Module, ast.AST] | None] = {}
