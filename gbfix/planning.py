@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.findings import FixOffer, Refusal, Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.selection import Selection
@@ -139,7 +140,7 @@ def compatible(
 
 
 def _inside(statement: ast.stmt, outer: ast.stmt) -> bool:
-    return any(n is statement for n in ast.walk(outer)) and statement is not outer
+    return any(n is statement for n in walk(outer)) and statement is not outer
 
 
 def _depth_key(outcome: Outcome) -> tuple[int, int]:

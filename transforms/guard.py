@@ -31,6 +31,7 @@ from collections.abc import Sequence
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling
 from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, TENSOR_BRANCH, WARNINGS_CALL
@@ -96,9 +97,9 @@ def _speaking_if(statement: ast.stmt, context: Context) -> ast.If | None:
 
 
 def _pure_tests(node: ast.If, context: Context) -> bool:
-    tests = [n.test for n in ast.walk(node) if isinstance(n, ast.If)]
+    tests = [n.test for n in walk(node) if isinstance(n, ast.If)]
     found = effects(tests, context.analysis, context.facts)
-    named = any(isinstance(n, ast.NamedExpr) for t in tests for n in ast.walk(t))
+    named = any(isinstance(n, ast.NamedExpr) for t in tests for n in walk(t))
     return not (found.mutated or found.attributes or found.random or named)
 
 

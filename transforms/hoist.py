@@ -40,6 +40,7 @@ from gbfix.analysis.conditions import NotApplicable, Refused, data_kind, leaves
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.stability import check_stable_attribute, check_stable_name
+from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.names import Names, used_names
@@ -64,7 +65,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         found = effects([leaf], context.analysis, context.facts)
         if not found.pure or found.random or found.partial or found.dynamic:
             raise Refused("impure-condition", "evaluating the condition elsewhere could be noticed")
-    roots = {_root(node, context) for leaf in data for node in ast.walk(leaf)} - {None}
+    roots = {_root(node, context) for leaf in data for node in walk(leaf)} - {None}
     if any(root is not None and root.startswith("self.") for root in roots):
         return _from_module(data, {r for r in roots if r}, context)
     return _from_scope(data, {r for r in roots if r}, context)
@@ -86,10 +87,8 @@ def _root(node: ast.AST, context: Context) -> str | None:
 def _from_scope(data: list[ast.expr], roots: set[str], context: Context) -> Fix:
     info = context.info
     local = {
-        n.id
-        for n in ast.walk(info.node)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    } | {a.arg for a in ast.walk(info.node.args) if isinstance(a, ast.arg)}
+        n.id for n in walk(info.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    } | {a.arg for a in walk(info.node.args) if isinstance(a, ast.arg)}
     if not roots or roots & local:
         raise NotApplicable("depends-on-call", "the condition depends on values of the call itself")
     outer = info.outer
@@ -141,7 +140,7 @@ def _check_bound_before(
 ) -> None:
     body = scope if scope is not None else context.info.module.tree
     parameters = (
-        {a.arg for a in ast.walk(scope.args) if isinstance(a, ast.arg)}
+        {a.arg for a in walk(scope.args) if isinstance(a, ast.arg)}
         if isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef))
         else set()
     )
@@ -149,7 +148,7 @@ def _check_bound_before(
         return
     bound = [
         n.lineno
-        for n in ast.walk(body)
+        for n in walk(body)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == root
     ]
     if not bound or max(bound) >= anchor.lineno:

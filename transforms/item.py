@@ -34,6 +34,7 @@ import ast
 from gbfix.analysis.conditions import Leaf, NotApplicable, Refused, data_kind, leaves
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.codegen.predicates import Renderer
 from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_RAISE
 from gbfix.findings import Safety
@@ -70,7 +71,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
 def _kept(name: str, context: Context) -> Edit:
     """The edit that makes a name hold the tensor."""
     function, parents = context.info.node, context.info.module.parents
-    uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name]
+    uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name]
     stores = [n for n in uses if not isinstance(n.ctx, ast.Load)]
     statement = parents.get(stores[0]) if len(stores) == 1 else None
     if not isinstance(statement, ast.Assign) or statement.targets != stores:

@@ -49,6 +49,7 @@ import ast
 from gbfix.analysis.conditions import Leaf, NotApplicable, Refused, Split, split
 from gbfix.analysis.consumers import Consumer, consumers
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import flat
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
@@ -183,7 +184,7 @@ def _check_consumers(context: Context, positions: list[int], mask: Neutral) -> N
 def _check_uses(consumer: Consumer, name: str, mask: Neutral) -> None:
     """Every read of the mask stands under `is not None`, in something that it leaves unchanged."""
     module, seen = consumer.module, 0
-    for use in ast.walk(consumer.scope):
+    for use in walk(consumer.scope):
         if (
             not isinstance(use, ast.Name)
             or use.id != name

@@ -40,6 +40,7 @@ from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.codegen.predicates import Renderer, single
 from gbfix.diagnoses import TENSOR_BRANCH
@@ -131,7 +132,7 @@ def propose_expression(site: BreakSite, context: Context) -> Fix:
 def _check_cheap(nodes: Sequence[ast.AST], context: Context) -> None:
     operations = 0
     for node in nodes:
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.BinOp):
                 operations += 1
                 _check_operator(inner, context.analysis)

@@ -7,7 +7,6 @@ Understands `Optional`, `Union`, `|`, string annotations, containers, and array 
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from gbfix.analysis.project import Module, Project
 from gbfix.analysis.values import (
@@ -18,6 +17,7 @@ from gbfix.analysis.values import (
     Value,
     container,
     join_all,
+    replace,
     sequence,
     tensor,
 )

@@ -7,7 +7,6 @@ single element, results of dtype bool, results that keep shape and dtype. Knows 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.torch_table import ArgumentKind, Operation
@@ -20,6 +19,7 @@ from gbfix.analysis.values import (
     Kind,
     Value,
     container,
+    replace,
     sequence,
     tensor,
 )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import FunctionInfo, Module
+from gbfix.analysis.trees import walk
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def consumers(info: FunctionInfo, facts: Facts, depth: int = 4) -> list[Consumer
     for module in facts.project.given:
         if info.node.name not in module.source.text:
             continue
-        for node in ast.walk(module.tree):
+        for node in walk(module.tree):
             if not isinstance(node, (ast.Name, ast.Attribute)) or not _names(node, info, module):
                 continue
             found += _use(node, info, module, facts, depth)
@@ -104,7 +105,7 @@ def _passed(
         at = call.args.index(node)
         name = names[at] if at < len(names) else None
     inner = receiver.module
-    for use in ast.walk(receiver.node):
+    for use in walk(receiver.node):
         if isinstance(use, ast.Name) and use.id == name and isinstance(use.ctx, ast.Load):
             above = inner.parents[use]
             if not (isinstance(above, ast.Call) and above.func is use):

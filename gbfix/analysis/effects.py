@@ -24,6 +24,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.project import FunctionInfo, stored_names
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 
 __all__ = ["Effects", "effects", "function_effects"]
@@ -73,7 +74,7 @@ class _Collector(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.effects.stores.setdefault(node.name)
-        bound = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        bound = {a.arg for a in walk(node.args) if isinstance(a, ast.arg)}
         inner = _Collector(self.analysis, self.facts)
         for statement in node.body:
             inner.visit(statement)
@@ -82,7 +83,7 @@ class _Collector(ast.NodeVisitor):
                 self.effects.loads.setdefault(name)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        bound = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+        bound = {a.arg for a in walk(node.args) if isinstance(a, ast.arg)}
         inner = _Collector(self.analysis, self.facts)
         inner.visit(node.body)
         for name in inner.effects.loads:
@@ -348,11 +349,9 @@ def _local(target: ast.expr, info: FunctionInfo) -> bool:
         target = target.value
     if not isinstance(target, ast.Name):
         return isinstance(target, ast.Call)
-    parameters = {a.arg for a in ast.walk(info.node.args) if isinstance(a, ast.arg)}
+    parameters = {a.arg for a in walk(info.node.args) if isinstance(a, ast.arg)}
     bound = {
-        n.id
-        for n in ast.walk(info.node)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id for n in walk(info.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
     return target.id not in parameters and target.id in bound
 

@@ -8,7 +8,6 @@ torch's operations. Nothing is run.
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.annotations import annotated
@@ -26,6 +25,7 @@ from gbfix.analysis.values import (
     container,
     join,
     join_all,
+    replace,
     sequence,
     tensor,
 )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.facts import Facts
@@ -24,6 +23,7 @@ from gbfix.analysis.values import (
     container,
     join,
     join_all,
+    replace,
     sequence,
     tensor,
 )
@@ -308,7 +308,7 @@ class Expressions:
             return STATIC
         if any(isinstance(o, (ast.In, ast.NotIn)) for o in node.ops):
             return SCALAR if values[-1].may_be_tensor else STATIC
-        kinds = Kind(0)
+        kinds = 0
         for value in values:
             kinds |= value.kinds
         if any(_is_text(n) for n in (node.left, *node.comparators)):

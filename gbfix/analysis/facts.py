@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from gbfix.analysis.annotations import annotated
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_made
 from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
+from gbfix.analysis.trees import walk
 from gbfix.analysis.usage import tensor_parameters
 from gbfix.analysis.values import (
     MAYBE,
@@ -27,6 +28,7 @@ from gbfix.analysis.values import (
     Value,
     container,
     join_all,
+    replace,
     tensor,
 )
 
@@ -301,7 +303,7 @@ class Facts:
             return False
         return any(
             isinstance(n, ast.Call) and (_last(n.func) or "").endswith("is_compiling")
-            for n in ast.walk(info.node)
+            for n in walk(info.node)
         )
 
 
@@ -338,7 +340,7 @@ def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]
             return target.attr if target.value.id == me else None
         return None
 
-    for node in ast.walk(method.node):
+    for node in walk(method.node):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if (name := attribute(target)) is not None:

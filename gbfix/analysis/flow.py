@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import cast
 
 from gbfix.analysis.calls import item_of
@@ -20,6 +19,7 @@ from gbfix.analysis.modes import Mode, when_true
 from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.project import FunctionInfo, import_bindings
 from gbfix.analysis.record import Analysis, Condition, merge
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
@@ -30,6 +30,7 @@ from gbfix.analysis.values import (
     join,
     join_all,
     reference,
+    replace,
     sequence,
     tensor,
 )
@@ -48,7 +49,7 @@ def analyze(info: FunctionInfo, facts: Facts) -> Analysis:
     if end is not None:
         flow.returns.append(NONE)
     flow.analysis.returned = join_all(flow.returns) if flow.returns else NONE
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(info.node)):
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(info.node)):
         flow.analysis.returned = container(MAYBE)
     return flow.analysis
 
@@ -128,9 +129,9 @@ class _Flow(Evaluator):
 
     def branch_of(self, name: str) -> Value:
         """What a local function gives as a branch of `torch.cond`: one tensor or several."""
-        for node in ast.walk(self.info.node):
+        for node in walk(self.info.node):
             if isinstance(node, ast.FunctionDef) and node.name == name:
-                for inner in ast.walk(node):
+                for inner in walk(node):
                     if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Tuple):
                         return sequence(tensor(unshared=True) for _ in inner.value.elts)
         return tensor(unshared=True)
@@ -209,7 +210,7 @@ class _Flow(Evaluator):
 
     def _share(self, node: ast.expr) -> None:
         """Names that a value may share storage with are no longer the only way to it."""
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
                 known = self.environment.get(inner.id)
                 if known is not None and known.unshared:
@@ -348,7 +349,7 @@ class _Flow(Evaluator):
         ends: list[Environment | None] = [outer]
         for case in node.cases:
             self.environment = dict(outer)
-            for pattern in ast.walk(case.pattern):
+            for pattern in walk(case.pattern):
                 name = getattr(pattern, "name", None)
                 if isinstance(name, str):
                     self.environment[name] = UNKNOWN

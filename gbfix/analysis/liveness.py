@@ -11,6 +11,7 @@ import ast
 from collections.abc import Sequence
 
 from gbfix.analysis.project import Function
+from gbfix.analysis.trees import walk
 
 Names = frozenset[str]
 _EMPTY: Names = frozenset()
@@ -26,11 +27,11 @@ class Liveness:
         branches = _branches(function)
         self.captured = frozenset(
             n.id
-            for inner in ast.walk(function)
+            for inner in walk(function)
             if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
             and inner is not function
             and inner not in branches
-            for n in ast.walk(inner)
+            for n in walk(inner)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
         )
         self._loops: list[tuple[Names, Names]] = []
@@ -111,13 +112,13 @@ def _branches(function: Function) -> set[ast.AST]:
     """Lambdas and local functions that are used as branches of a `cond` and for nothing else."""
     found: set[ast.AST] = set()
     arguments: set[ast.AST] = set()
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "cond":
             arguments |= {a for a in node.args[1:3] if isinstance(a, (ast.Lambda, ast.Name))}
     found |= {a for a in arguments if isinstance(a, ast.Lambda)}
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.FunctionDef) and node is not function:
-            uses = [n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == node.name]
+            uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == node.name]
             if uses and all(u in arguments for u in uses):
                 found.add(node)
     return found
@@ -126,7 +127,7 @@ def _branches(function: Function) -> set[ast.AST]:
 def reads(node: ast.AST) -> Names:
     """Names that evaluating a node reads, nested scopes included."""
     return frozenset(
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+        n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
     )
 
 
@@ -136,6 +137,6 @@ def bound(node: ast.AST) -> Names:
         return frozenset(a.asname or a.name.split(".")[0] for a in node.names)
     return frozenset(
         n.id
-        for n in ast.walk(node)
+        for n in walk(node)
         if isinstance(n, ast.Name) and isinstance(n.ctx, (ast.Store, ast.Del))
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.project import Module
+from gbfix.analysis.trees import walk
 
 if TYPE_CHECKING:
     from gbfix.analysis.facts import Facts
@@ -94,13 +95,13 @@ def _logger_call(
 
 
 def _local_logger(name: str, analysis: Analysis) -> bool:
-    for node in ast.walk(analysis.info.node):
+    for node in walk(analysis.info.node):
         if isinstance(node, ast.Assign) and any(
             isinstance(t, ast.Name) and t.id == name for t in node.targets
         ):
             if isinstance(node.value, ast.Call):
                 return _makes_logger(analysis.info.module.qualify(node.value.func) or "")
-    parameters = {a.arg for a in ast.walk(analysis.info.node.args) if isinstance(a, ast.arg)}
+    parameters = {a.arg for a in walk(analysis.info.node.args) if isinstance(a, ast.arg)}
     return name in parameters and name in _LOGGER_NAMES
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from gbfix.analysis.trees import Parents, blocks, walk
 from gbfix.source.text import SourceFile
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -90,15 +91,15 @@ class Module:
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
                 found.setdefault(node.target.id, []).append(node)
             elif isinstance(node, (ast.For, ast.With)):
-                for inner in ast.walk(node):
+                for inner in walk(node):
                     if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                         found.setdefault(inner.id, []).append(node)
         return found
 
     @cached_property
-    def parents(self) -> dict[ast.AST, ast.AST]:
+    def parents(self) -> Parents:
         """The parent of each node."""
-        return {c: n for n in ast.walk(self.tree) for c in ast.iter_child_nodes(n)}
+        return Parents(self.tree)
 
     def qualify(self, node: ast.AST) -> str | None:
         """Qualified name of a dotted expression by the module's own bindings, or None."""
@@ -118,7 +119,7 @@ class Module:
     def functions(self) -> Iterator[FunctionInfo]:
         """Every function of the module, outermost first; nested ones know their outer one."""
 
-        def walk(
+        def defined(
             nodes: Iterable[ast.AST],
             prefix: str,
             owner: ClassInfo | None,
@@ -128,14 +129,15 @@ class Module:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     info = FunctionInfo(f"{prefix}.{node.name}", node, self, owner, outer)
                     yield info
-                    yield from walk(node.body, info.qualified, None, info)
+                    yield from defined(node.body, info.qualified, None, info)
                 elif isinstance(node, ast.ClassDef):
                     cls = ClassInfo(f"{prefix}.{node.name}", node, self)
-                    yield from walk(node.body, cls.qualified, cls, outer)
+                    yield from defined(node.body, cls.qualified, cls, outer)
                 else:
-                    yield from walk(ast.iter_child_nodes(node), prefix, owner, outer)
+                    for block in blocks(node):
+                        yield from defined(block, prefix, owner, outer)
 
-        return walk(self.tree.body, self.name, None, None)
+        return defined(self.tree.body, self.name, None, None)
 
 
 def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:

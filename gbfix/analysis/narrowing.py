@@ -7,11 +7,10 @@ tensor. Knows tests and environments, nothing of statements.
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.torch_table import TENSOR_CLASSES
-from gbfix.analysis.values import MAYBE, NONE, STATIC, UNKNOWN, Kind
+from gbfix.analysis.values import MAYBE, NONE, STATIC, UNKNOWN, Kind, replace
 
 _FLOATING_DTYPES = frozenset(
     f"torch.{n}" for n in ("float16", "half", "bfloat16", "float32", "float", "float64", "double")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
 from gbfix.analysis.evaluate import Environment, Evaluator
 from gbfix.analysis.project import FunctionInfo
-from gbfix.analysis.values import UNKNOWN, Value, join
+from gbfix.analysis.values import UNKNOWN, Value, join, replace
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ everything that the project itself calls, passes on, nests or decorates with is 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 
 from gbfix.analysis.dynamo_settings import CompilePlace
@@ -15,6 +16,7 @@ from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
+from gbfix.analysis.trees import nodes_on, walk
 from gbfix.analysis.values import Kind, Value
 
 COMPILE = frozenset({"torch.compile", "torch._dynamo.optimize", "torch.compiler.compile"})
@@ -40,6 +42,20 @@ def _decorator(node: ast.expr, module: Module) -> str | None:
     return module.qualify(node)
 
 
+def _lines(module: Module, pattern: str) -> tuple[int, ...]:
+    """The lines of a module on which a pattern is found."""
+    source = module.source
+    starts = (match.start() for match in re.finditer(pattern, source.text, re.MULTILINE))
+    return tuple(dict.fromkeys(source.position(at)[0] for at in starts))
+
+
+def _compile_lines(module: Module) -> Iterator[ast.AST]:
+    """What stands on lines that could compile something."""
+    aliases = [name for name, bound in module.bindings.items() if bound[-1] in COMPILE]
+    lines = _lines(module, rf"\b(?:{'|'.join(['compile', 'optimize', *aliases])})\b")
+    return nodes_on(module.tree, lines) if lines else iter(())
+
+
 class Regions:
     """Finds the functions of a region (`auto`, `compile`, `forward` or `all`)."""
 
@@ -51,6 +67,7 @@ class Regions:
         self._nested: dict[ast.AST, list[FunctionInfo]] = {}
         self._overrides: dict[str, list[FunctionInfo]] = {}
         self._indexed: set[str] = set()
+        self._of_module: dict[Module, list[FunctionInfo]] = {}
         self.unresolved = False
         self.narrowed = False
         for module in self.modules:
@@ -62,6 +79,7 @@ class Regions:
         self._indexed.add(module.name)
         for info in module.functions():
             self.functions[info.node] = info
+            self._of_module.setdefault(module, []).append(info)
             if info.outer is not None:
                 self._nested.setdefault(info.outer.node, []).append(info)
             if info.owner is not None:
@@ -95,8 +113,10 @@ class Regions:
     def _passed_to_modules(self) -> Iterator[FunctionInfo]:
         """Functions given to the constructor of a module, which its forward may call."""
         for module in self.modules:
-            functions = {i.node.name for i in self.functions.values() if i.module is module}
-            for node in ast.walk(module.tree):
+            functions = self._named_functions(module)
+            passed_on = rf"(?<![\w.])(?:{'|'.join(functions)})\s*(?:[,)#\\]|$)"
+            lines = _lines(module, passed_on) if functions else ()
+            for node in nodes_on(module.tree, lines) if lines else ():
                 if not isinstance(node, ast.Call):
                     continue
                 passed = [*node.args, *(k.value for k in node.keywords)]
@@ -107,17 +127,22 @@ class Regions:
                         if info is not None:
                             yield info
 
+    def _named_functions(self, module: Module) -> list[str]:
+        """The functions of a module that have a name at its top."""
+        names = {i.node.name for i in self._of_module.get(module, ())}
+        return sorted(names & module.bindings.keys())
+
     def _compiled(self) -> Iterator[FunctionInfo]:
         for module in self.modules:
             if "compile" not in module.source.text:
                 continue
-            for info in list(self.functions.values()):
-                if info.module is module and compiled_directly(info):
+            for info in self._of_module.get(module, ()):
+                if compiled_directly(info):
                     yield info
             yield from self._compile_calls(module)
 
     def _compile_calls(self, module: Module) -> Iterator[FunctionInfo]:
-        for node in ast.walk(module.tree):
+        for node in _compile_lines(module):
             if isinstance(node, ast.Call):
                 yield from self._compiled_by(node, module)
 
@@ -139,15 +164,13 @@ class Regions:
         for module in self.modules:
             if "compile" not in module.source.text:
                 continue
-            for info in list(self.functions.values()):
-                if info.module is not module:
-                    continue
+            for info in self._of_module.get(module, ()):
                 for decorator in info.node.decorator_list:
                     if _decorator(decorator, module) in COMPILE:
                         reaches = frozenset(self._closure([info]))
                         yield CompilePlace(module, info.node, decorator, reaches)
                         break
-            for node in ast.walk(module.tree):
+            for node in _compile_lines(module):
                 if not isinstance(node, ast.Call):
                     continue
                 roots = list(self._compiled_by(node, module))
@@ -173,7 +196,7 @@ class Regions:
 
     def _compile_target(self, target: ast.expr, module: Module) -> Iterator[FunctionInfo]:
         if isinstance(target, ast.Lambda):
-            for call in ast.walk(target):
+            for call in walk(target):
                 if isinstance(call, ast.Call):
                     yield from self._callees(self._value(call.func, module))
             return

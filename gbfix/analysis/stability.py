@@ -12,6 +12,7 @@ from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
+from gbfix.analysis.trees import walk
 
 _SETUP = frozenset({"__init__", "reset_parameters"})
 
@@ -26,7 +27,7 @@ def check_stable_name(name: str, scope: ast.AST | None, info: FunctionInfo, fact
     tree = scope if scope is not None else module.tree
     stores = [
         n
-        for n in ast.walk(tree)
+        for n in walk(tree)
         if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
     ]
     if scope is None:
@@ -37,7 +38,7 @@ def check_stable_name(name: str, scope: ast.AST | None, info: FunctionInfo, fact
         _check_elsewhere(name, module, facts)
     if len(stores) > 1:
         raise Refused("may-change", f"`{name}` is bound more than once")
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
             raise Refused("may-change", f"a function rebinds `{name}`")
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
@@ -63,7 +64,7 @@ def _check_elsewhere(name: str, module: Module, facts: Facts) -> None:
                 raise Refused("may-change", f"`{name}` is imported by {other.name}")
         if name in other.source.text and any(
             isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Store)
-            for n in ast.walk(other.tree)
+            for n in walk(other.tree)
         ):
             raise Refused("may-change", f"{other.name} sets an attribute called `{name}`")
 
@@ -126,7 +127,7 @@ def check_stable_attribute(name: str, owner: ClassInfo, facts: Facts) -> None:
         for method in cls.methods.values():
             if method.node.name in _SETUP:
                 continue
-            for node in ast.walk(method.node):
+            for node in walk(method.node):
                 if changes_attribute(node, name):
                     raise Refused(
                         "may-change", f"`{method.node.name}` changes `self.{name}` in place"

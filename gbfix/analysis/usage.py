@@ -10,6 +10,7 @@ import ast
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.project import Function, Module
+from gbfix.analysis.trees import walk
 
 _ATTRIBUTES = frozenset({"requires_grad", "grad_fn", "is_cuda", "is_leaf", "mT", "ndim"})
 _COMMON = frozenset(
@@ -64,7 +65,7 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
     found: set[str] = set()
     if not names:
         return frozenset()
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Call):
             found |= _from_call(node, names, module)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -77,7 +78,7 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
             found |= {n.id for n in (node.left, node.right) if isinstance(n, ast.Name)} & names
     shaped = {
         node.value.id
-        for node in ast.walk(function)
+        for node in walk(function)
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.attr in {"shape", "dtype", "device"}

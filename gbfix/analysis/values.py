@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from enum import IntFlag
+from dataclasses import dataclass, field
+from typing import Any
 
 
-class Kind(IntFlag):
-    """What an expression can be at run time."""
+class Kind(int):
+    """What an expression can be at run time: flags in a plain number, whose operations are fast."""
 
     NONE = 1
     STATIC = 2  # numbers from shapes, strings, dtypes, flags: constant to Dynamo or guarded
@@ -55,7 +55,7 @@ class Value:
         unbound: the name may have no value on some path.
     """
 
-    kinds: Kind
+    kinds: int
     boolean: bool = False
     floating: bool = False
     integer: bool = False
@@ -70,7 +70,7 @@ class Value:
     item: Value | None = None
     unbound: bool = False
 
-    def only(self, kinds: Kind) -> bool:
+    def only(self, kinds: int) -> bool:
         """Whether the value can be nothing but these kinds."""
         return bool(self.kinds) and not self.kinds & ~kinds
 
@@ -88,6 +88,17 @@ class Value:
     def static(self) -> bool:
         """Whether testing the value reads no tensor data."""
         return self.only(Kind.NONE | Kind.STATIC | Kind.MODULE | Kind.REFERENCE | Kind.OBJECT)
+
+
+def replace(value: Value, **changes: Any) -> Value:
+    """A value with some fields changed: `dataclasses.replace`, but fast."""
+    known = value.__dict__
+    for name, wanted in changes.items():
+        if known[name] is not wanted and known[name] != wanted:
+            made = object.__new__(Value)
+            made.__dict__.update(known, **changes)
+            return made
+    return value
 
 
 def tensor(
@@ -144,6 +155,9 @@ def join(a: Value, b: Value) -> Value:
     """What is known of a value that comes from either of two paths."""
     if a is b:
         return a
+    if a == b and a.shape == b.shape and a.dtype == b.dtype and a.item is b.item:
+        if a.elements is b.elements:
+            return a
     elements = None
     if a.elements is not None and b.elements is not None and len(a.elements) == len(b.elements):
         elements = tuple(join(x, y) for x, y in zip(a.elements, b.elements, strict=True))

@@ -12,6 +12,7 @@ import keyword
 import re
 
 from gbfix.analysis.project import BUILTINS, FunctionInfo
+from gbfix.analysis.trees import walk
 
 
 class Names:
@@ -36,7 +37,7 @@ class Names:
 def used_names(node: ast.AST) -> set[str]:
     """Every identifier that a piece of code binds or reads."""
     found: set[str] = set()
-    for inner in ast.walk(node):
+    for inner in walk(node):
         if isinstance(inner, ast.Name):
             found.add(inner.id)
         elif isinstance(inner, ast.arg):

@@ -19,6 +19,7 @@ from gbfix.analysis.conditions import (
 )
 from gbfix.analysis.equality import compared, same_shapes
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.view import View
@@ -219,7 +220,7 @@ class Renderer:
         value = self.analysis.values.get(node)
         sized = isinstance(node, (ast.Subscript, ast.Call)) and any(
             isinstance(n, ast.Attribute) and n.attr in {"shape", "size", "numel", "dim"}
-            for n in ast.walk(node)
+            for n in walk(node)
         )
         return sized and value is not None and value.static
 

@@ -1,0 +1,180 @@
+"""Walks over syntax trees, made fast: most of the time of an analysis would else be spent in them.
+
+The `ast` module's own `walk` asks every node for every field. Here a table says once which fields
+of a class can hold nodes; contexts and operators, which nobody visits by themselves, are left out.
+The module knows nothing of what the nodes mean.
+"""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+# Fields that hold contexts, operators, identifiers and the like.
+_PLAIN = frozenset(
+    "ctx op ops id attr arg name module level asname is_async conversion simple kind type_comment "
+    "rest kwd_attrs".split()
+)
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_WHOLE_KEPT = 256
+
+
+def _node_fields(kind: type[ast.AST]) -> tuple[str, ...]:
+    if kind.__name__ == "TypeAlias":
+        return kind._fields
+    if issubclass(kind, (ast.Global, ast.Nonlocal, ast.Constant, ast.MatchSingleton)):
+        return ()
+    return tuple(name for name in kind._fields if name not in _PLAIN)
+
+
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {}
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """The direct children of a node, in source order; no contexts and operators."""
+    kind = type(node)
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        fields = _FIELDS[kind] = _node_fields(kind)
+    found: list[ast.AST] = []
+    for name in fields:
+        value = getattr(node, name, None)
+        if value is None:
+            continue
+        if value.__class__ is list:
+            found += value if None not in value else [v for v in value if v is not None]
+        else:
+            found.append(value)
+    return found
+
+
+def _walk(root: ast.AST) -> list[ast.AST]:
+    fields_of = _FIELDS
+    found: list[ast.AST] = [root]
+    append, extend = found.append, found.extend
+    # The list grows while it is read: breadth first, as `ast.walk` goes.
+    for node in found:
+        kind = node.__class__
+        try:
+            fields = fields_of[kind]
+        except KeyError:
+            fields = fields_of[kind] = _node_fields(kind)
+        for name in fields:
+            value = getattr(node, name, None)
+            if value is None:
+                continue
+            if value.__class__ is list:
+                if None in value:
+                    extend([v for v in value if v is not None])
+                else:
+                    extend(value)
+            else:
+                append(value)
+    return found
+
+
+_kept = lru_cache(maxsize=_WHOLE_KEPT)(_walk)
+
+
+def walk(root: ast.AST) -> Sequence[ast.AST]:
+    """A node and everything below it, breadth first; no contexts and operators.
+
+    What is below a function is kept for a while, since it is asked for again and again; a tree
+    must not be changed once it was walked.
+    """
+    if root.__class__ is ast.FunctionDef or root.__class__ is ast.AsyncFunctionDef:
+        return _kept(root)
+    return _walk(root)
+
+
+def forget() -> None:
+    """Let go of all trees that `walk` has kept."""
+    _kept.cache_clear()
+
+
+def blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
+    """The blocks of statements (or handlers, or cases) directly inside a node."""
+    for name in _BLOCKS:
+        block = getattr(node, name, None)
+        if block.__class__ is list:
+            yield block
+
+
+def nodes_on(root: ast.AST, lines: Sequence[int]) -> Iterator[ast.AST]:
+    """Nodes of a tree that reach over one of some lines (sorted, from 1), breadth first."""
+    found = [root]
+    for node in found:
+        first = getattr(node, "lineno", None)
+        if first is not None:
+            for decorator in getattr(node, "decorator_list", ()):
+                first = min(first, decorator.lineno)
+            at = bisect_right(lines, first - 1)
+            if at >= len(lines) or lines[at] > (getattr(node, "end_lineno", None) or first):
+                continue
+        yield node
+        found += children(node)
+
+
+class Parents(dict[ast.AST, ast.AST]):
+    """The parent of each node of a module, found for one top-level statement or method at a time."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        super().__init__()
+        self._todo: list[ast.stmt] = list(tree.body)
+        self._starts: list[int] | None = None
+        self._tree = tree
+        for statement in tree.body:
+            self[statement] = tree
+
+    def _fill(self, root: ast.AST) -> None:
+        for node in _walk(root):
+            for child in children(node):
+                self[child] = node
+
+    def _find(self, body: Sequence[ast.stmt], line: int) -> None:
+        """Fill in what stands on a line."""
+        at = bisect_right([_first_line(s) for s in body], line) - 1
+        # Several statements can share a line, each of them after the first beginning on it.
+        while at >= 0:
+            statement = body[at]
+            if isinstance(statement, ast.ClassDef):
+                for child in children(statement):
+                    self[child] = statement
+                for part in (*statement.bases, *statement.keywords, *statement.decorator_list):
+                    self._fill(part)
+                self._find(statement.body, line)
+            else:
+                self._fill(statement)
+            if _first_line(statement) != line:
+                return
+            at -= 1
+
+    def __missing__(self, node: ast.AST) -> ast.AST:
+        line = getattr(node, "lineno", None)
+        if line is not None:
+            self._find(self._tree.body, line)
+        if not dict.__contains__(self, node):
+            # A node without a place of its own, such as a comprehension.
+            if self._todo:
+                self._todo = []
+                self._fill(self._tree)
+        return self._known(node)
+
+    def _known(self, node: ast.AST) -> ast.AST:
+        if not dict.__contains__(self, node):
+            raise KeyError(node)
+        return dict.__getitem__(self, node)
+
+    def get(self, node: ast.AST, default: ast.AST | None = None) -> ast.AST | None:  # type: ignore[override]
+        """The parent, or the default for the module itself and for nodes of other trees."""
+        try:
+            return self[node]
+        except KeyError:
+            return default
+
+
+def _first_line(statement: ast.stmt) -> int:
+    decorators = getattr(statement, "decorator_list", None)
+    return min(statement.lineno, decorators[0].lineno) if decorators else statement.lineno
