@@ -35,6 +35,9 @@ _STATIC_ATTRIBUTES = frozenset(
 )
 
 
+_HANDLERS: dict[type[ast.expr], str] = {}
+
+
 def dotted(node: ast.AST) -> str | None:
     """`a.b.c` as text, or None for anything that is not a dotted name."""
     if isinstance(node, ast.Name):
@@ -62,7 +65,9 @@ class Expressions:
 
     def evaluate(self, node: ast.expr) -> Value:
         """The value of an expression; recorded, and joined with what an earlier visit found."""
-        handler = getattr(self, f"_{type(node).__name__.lower()}", None)
+        kind = type(node)
+        name = _HANDLERS.get(kind) or _HANDLERS.setdefault(kind, f"_{kind.__name__.lower()}")
+        handler = getattr(self, name, None)
         value: Value = handler(node) if handler else self._other(node)
         earlier = self.values.get(node)
         self.values[node] = value if earlier is None else join(earlier, value)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _MAX_DEPTH = 24
 _REGISTER = {"register_buffer", "register_parameter"}
+_WRITING = frozenset({ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Call})
 _MODULE_STATIC = {"training", "device", "dtype"}
 
 
@@ -341,6 +342,9 @@ def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]
         return None
 
     for node in walk(method.node):
+        kind = node.__class__
+        if kind not in _WRITING:
+            continue
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 if (name := attribute(target)) is not None:

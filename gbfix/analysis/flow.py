@@ -15,7 +15,7 @@ from gbfix.analysis.calls import item_of
 from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.facts import Facts, settled
-from gbfix.analysis.modes import Mode, when_true
+from gbfix.analysis.modes import Mode
 from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.project import FunctionInfo, import_bindings
 from gbfix.analysis.record import Analysis, Condition, merge
@@ -49,7 +49,7 @@ def analyze(info: FunctionInfo, facts: Facts) -> Analysis:
     if end is not None:
         flow.returns.append(NONE)
     flow.analysis.returned = join_all(flow.returns) if flow.returns else NONE
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(info.node)):
+    if any(n.__class__ is ast.Yield or n.__class__ is ast.YieldFrom for n in walk(info.node)):
         flow.analysis.returned = container(MAYBE)
     return flow.analysis
 
@@ -64,6 +64,9 @@ def _closure(outer: FunctionInfo, facts: Facts) -> Environment:
         for name, value in environment.items():
             found[name] = join(found[name], value) if name in found else value
     return {n: settled(replace(v, unshared=False, unbound=False)) for n, v in found.items()}
+
+
+_HANDLERS: dict[type[ast.stmt], str] = {}
 
 
 class _Flow(Evaluator):
@@ -106,7 +109,7 @@ class _Flow(Evaluator):
             self.evaluate(test)
             shapes = same_shapes(test, self.values)
             # Beside a compiled path for equal shapes, the call is left for shapes that differ.
-            if shapes is not None and self.mode.excludes(when_true(shapes, self.compiling)):
+            if shapes is not None and self.mode.excludes(shapes, self.compiling):
                 self.analysis.eager.add(test)
 
     def _ifexp(self, node: ast.IfExp) -> Value:
@@ -168,7 +171,9 @@ class _Flow(Evaluator):
         return self.environment
 
     def _run(self, statement: ast.stmt) -> Environment | None:
-        handler = getattr(self, f"_do_{type(statement).__name__.lower()}", None)
+        kind = type(statement)
+        name = _HANDLERS.get(kind) or _HANDLERS.setdefault(kind, f"_do_{kind.__name__.lower()}")
+        handler = getattr(self, name, None)
         if handler is not None:
             return cast("Environment | None", handler(statement))
         for child in ast.iter_child_nodes(statement):

@@ -64,48 +64,105 @@ def when_false(test: ast.expr, compiling: Recognize) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Mode:
-    """What is known at a point: literals that hold, and sets that together mean eager mode."""
+class _Step:
+    """Something that happened on the way to a point: a test was passed, or a name was rebound.
 
-    known: frozenset[str] = frozenset()
+    `test` is None for a rebinding, of which `mark` is the text to look for in literals. `literals`
+    are spelled out at once for a test that asks if the code is being compiled.
+    """
+
+    before: _Step | None
+    test: ast.expr | None
+    truth: bool = False
+    mark: str = ""
+    literals: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What is known at a point: literals that hold, and sets that together mean eager mode.
+
+    Literals are only spelled out where something depends on them, which is rare.
+    """
+
+    steps: _Step | None = None
     exclusions: frozenset[frozenset[str]] = frozenset()
     eager: bool = False
 
     def assume(self, test: ast.expr, truth: bool, compiling: Recognize) -> Mode:
         """The mode on the true or the false edge of a test."""
+        asks = _asks(test, compiling)
+        if not asks and not self.exclusions:
+            return Mode(_Step(self.steps, test, truth), self.exclusions, self.eager)
         literals = when_true(test, compiling) if truth else when_false(test, compiling)
         exclusions = self.exclusions
-        if not truth:
-            # The test is the conjunction of these, so if all others hold the remaining one fails.
-            conjunction = when_true(test, compiling)
-            if COMPILING in conjunction:
-                exclusions = exclusions | {conjunction - {COMPILING}}
-        elif "!" + COMPILING not in literals:
-            conjunction = when_false(test, compiling)
-            if COMPILING in conjunction:  # true edge of `not compiling or not a`
-                exclusions = exclusions | {conjunction - {COMPILING}}
-        known = self.known | literals
+        if asks:
+            if not truth:
+                # The test is the conjunction of these, so if all others hold this one fails.
+                conjunction = when_true(test, compiling)
+                if COMPILING in conjunction:
+                    exclusions = exclusions | {conjunction - {COMPILING}}
+            elif "!" + COMPILING not in literals:
+                conjunction = when_false(test, compiling)
+                if COMPILING in conjunction:  # true edge of `not compiling or not a`
+                    exclusions = exclusions | {conjunction - {COMPILING}}
+        steps = _Step(self.steps, test, truth, literals=literals)
+        known = _known(steps)
         eager = (
             self.eager
             or "!" + COMPILING in known
             or any(excluded <= known for excluded in exclusions)
         )
-        return Mode(known, exclusions, eager)
+        return Mode(steps, exclusions, eager)
 
-    def excludes(self, literals: frozenset[str]) -> bool:
-        """Whether these literals, with what is known, would mean eager mode."""
+    def excludes(self, test: ast.expr, compiling: Recognize) -> bool:
+        """Whether a test that holds, with what is known, would mean eager mode."""
+        if not self.exclusions:
+            return False
+        literals = when_true(test, compiling)
+        known = _known(self.steps)
         return any(
-            literals <= excluded and excluded - literals <= self.known
-            for excluded in self.exclusions
+            literals <= excluded and excluded - literals <= known for excluded in self.exclusions
         )
 
     def forget(self, name: str, what: str = "id") -> Mode:
         """The mode after a name or attribute was rebound: what was known of it no longer holds."""
-        mark = f"{what}='{name}'"
-        if not self.known and not self.exclusions:
+        if self.steps is None and not self.exclusions:
             return self
-        return Mode(
-            frozenset(k for k in self.known if mark not in k),
-            frozenset(e for e in self.exclusions if not any(mark in k for k in e)),
-            self.eager,
-        )
+        mark = f"{what}='{name}'"
+        exclusions = self.exclusions
+        if exclusions:
+            exclusions = frozenset(e for e in exclusions if not any(mark in k for k in e))
+        return Mode(_Step(self.steps, None, mark=mark), exclusions, self.eager)
+
+
+def _asks(test: ast.expr, compiling: Recognize) -> bool:
+    """Whether an operand of a test asks if the code is being compiled."""
+    if isinstance(test, ast.BoolOp):
+        return any(_asks(v, compiling) for v in test.values)
+    if isinstance(test, ast.UnaryOp):
+        return _asks(test.operand, compiling)
+    return compiling(test)
+
+
+def _never(_: ast.expr) -> bool:
+    return False
+
+
+def _known(last: _Step | None) -> frozenset[str]:
+    """The literals that hold after a sequence of steps."""
+    steps: list[_Step] = []
+    while last is not None:
+        steps.append(last)
+        last = last.before
+    known: frozenset[str] = frozenset()
+    for step in reversed(steps):
+        if step.test is None:
+            known = frozenset(k for k in known if step.mark not in k)
+        elif step.literals is not None:
+            known |= step.literals
+        elif step.truth:
+            known |= when_true(step.test, _never)
+        else:
+            known |= when_false(step.test, _never)
+    return known

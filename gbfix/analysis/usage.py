@@ -39,6 +39,9 @@ _ARRAY = frozenset(
 )
 
 
+_SHOWING = frozenset({ast.Call, ast.Attribute, ast.Subscript, ast.BinOp})
+
+
 def uses_numpy(module: Module) -> bool:
     """Whether the module imports numpy or a namesake of it."""
     imported = [b for bound in module.bindings.values() for b in bound if isinstance(b, str)]
@@ -65,7 +68,8 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
     found: set[str] = set()
     if not names:
         return frozenset()
-    for node in walk(function):
+    nodes = [n for n in walk(function) if n.__class__ in _SHOWING]
+    for node in nodes:
         if isinstance(node, ast.Call):
             found |= _from_call(node, names, module)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -78,7 +82,7 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
             found |= {n.id for n in (node.left, node.right) if isinstance(n, ast.Name)} & names
     shaped = {
         node.value.id
-        for node in walk(function)
+        for node in nodes
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.attr in {"shape", "dtype", "device"}

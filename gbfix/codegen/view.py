@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import io
+import re
+import sys
 import tokenize
 from collections.abc import Iterator
 from functools import cached_property
@@ -18,12 +20,19 @@ from gbfix.source.text import Edit, SourceFile
 Positioned = ast.expr | ast.stmt
 
 
+# Triple quotes and continued lines; since Python 3.12 also the braces of any f-string.
+_SPANS_LINES = re.compile(
+    r"\"{3}|'{3}|\\\r?\n|\\\r" + (r"|[fFtT][rR]?[\"']" if sys.version_info >= (3, 12) else "")
+)
+
+
 class View:
     """Text and places of the nodes of one module."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
         self.source: SourceFile = module.source
+        self._strings: dict[tuple[int, int], frozenset[int]] = {}
 
     def start(self, node: Positioned) -> int:
         """Character offset at which a node starts; a decorated definition at its first decorator."""
@@ -90,22 +99,41 @@ class View:
             return inner[len(outer) :]
         return "    "
 
-    @cached_property
-    def string_lines(self) -> frozenset[int]:
-        """Lines that begin inside a string literal: their white space is data."""
-        return frozenset(self._string_lines())
+    def string_lines(self, line: int) -> frozenset[int]:
+        """Lines that begin inside a string literal, in the top-level statement around a line.
 
-    def _string_lines(self) -> Iterator[int]:
-        text = io.StringIO(self.source.text, newline=None)
+        Their white space is data.
+        """
+        around = self._statement_lines(line)
+        if around not in self._strings:
+            self._strings[around] = frozenset(self._string_lines(*around))
+        return self._strings[around]
+
+    def _statement_lines(self, line: int) -> tuple[int, int]:
+        """The first and last line of the top-level statement around a line."""
+        for statement in self.module.tree.body:
+            decorators = getattr(statement, "decorator_list", ())
+            first = min([statement.lineno, *(d.lineno for d in decorators)])
+            if first <= line <= (statement.end_lineno or first):
+                return first, statement.end_lineno or first
+        return line, line
+
+    def _string_lines(self, first: int, last: int) -> Iterator[int]:
+        starts = self.source.line_starts
+        end = starts[last] if last < len(starts) else len(self.source.text)
+        text = self.source.text[starts[first - 1] : end]
+        # Reading tokens is slow, and without one of these a string ends on the line it begins on.
+        if not _SPANS_LINES.search(text):
+            return
         opened: list[int] = []
-        for token in tokenize.generate_tokens(text.readline):
+        for token in tokenize.generate_tokens(io.StringIO(text, newline=None).readline):
             name = tokenize.tok_name[token.type]
             if name == "STRING":
-                yield from range(token.start[0] + 1, token.end[0] + 1)
+                yield from range(first + token.start[0], first + token.end[0])
             elif name.endswith("STRING_START"):
                 opened.append(token.start[0])
             elif name.endswith("STRING_END") and opened:
-                yield from range(opened.pop() + 1, token.end[0] + 1)
+                yield from range(first + opened.pop(), first + token.end[0])
 
     def indent_lines(self, start: int, end: int, unit: str) -> list[Edit]:
         """Edits that indent the lines that start in a range; string contents stay as they are."""
@@ -117,7 +145,7 @@ class View:
                 break
             if (
                 at < start
-                or number in self.string_lines
+                or number in self.string_lines(number)
                 or not self.source.line_text(number).strip()
             ):
                 continue
@@ -126,7 +154,7 @@ class View:
 
     def has_comment(self, start: int, end: int) -> bool:
         """Whether a comment stands in a range of the source."""
-        return any(start <= at < end for at in self.comments)
+        return "#" in self.source.text[start:end] and any(start <= at < end for at in self.comments)
 
     @cached_property
     def comments(self) -> tuple[int, ...]:
