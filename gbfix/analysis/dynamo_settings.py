@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gbfix.analysis.project import Function, Module
+from gbfix.analysis.trees import walk
 
 CONFIG = "torch._dynamo.config"
 PATCH = f"{CONFIG}.patch"
@@ -128,7 +129,7 @@ def _process_wide(setting: DynamoSetting, module: Module) -> bool:
     if setting.name not in module.source.text:
         return False
     wanted = f"{CONFIG}.{setting.name}"
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         if isinstance(node, ast.Assign) and not setting.member:
             targets = [t for t in node.targets if module.qualify(t) == wanted]
             if targets and _holds(setting, node.value):

@@ -16,6 +16,7 @@ from enum import Enum
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import Module
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 
 _NUMBERS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex"}
@@ -137,22 +138,22 @@ def _tested(analysis: Analysis) -> set[ast.AST]:
     for condition in analysis.conditions.values():
         if isinstance(condition.owner, (ast.BoolOp, ast.UnaryOp)):
             continue
-        found.update(ast.walk(condition.test))
+        found.update(walk(condition.test))
     for name, value in _assigned_once(analysis).items():
         uses = [n for n in found if isinstance(n, ast.Name) and n.id == name]
         if uses and len(uses) == _loads(name, analysis):
-            found.update(ast.walk(value))
+            found.update(walk(value))
     return found
 
 
 def _assigned_once(analysis: Analysis) -> dict[str, ast.expr]:
     """Names that the function binds once, by itself, with the value they get."""
     stores: dict[str, list[ast.AST]] = {}
-    for node in ast.walk(analysis.info.node):
+    for node in walk(analysis.info.node):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             stores.setdefault(node.id, []).append(node)
     found: dict[str, ast.expr] = {}
-    for node in ast.walk(analysis.info.node):
+    for node in walk(analysis.info.node):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(target, ast.Name) and len(stores[target.id]) == 1:
@@ -163,7 +164,7 @@ def _assigned_once(analysis: Analysis) -> dict[str, ast.expr]:
 def _loads(name: str, analysis: Analysis) -> int:
     return sum(
         isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-        for n in ast.walk(analysis.info.node)
+        for n in walk(analysis.info.node)
     )
 
 
