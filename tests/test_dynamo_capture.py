@@ -109,3 +109,40 @@ def test_compile_error_is_told_from_an_error_of_the_code() -> None:
         torch.compile(branch)(torch.ones(3))
     assert is_compile_error(caught.value)
     assert not is_compile_error(ValueError("x"))
+
+
+def test_operators_left_out_are_counted_by_name() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        if y.sum() > 0:
+            y = y + y.max().item()
+        return torch.nn.functional.linear(y, torch.ones(2, 3))
+
+    with recording() as recorder:
+        compiled = torch.compile(function)
+        x = torch.ones(3)
+        compiled(x)
+        ran = recorder.counter.count(lambda: compiled(x))
+    assert dict(ran.left_out) == {"aten::is_nonzero": 1, "aten::item": 1}
+    # mul, sum, gt; max; add, ones, linear
+    assert ran.captured == 7
+
+
+def test_operators_of_a_skipped_frame_are_all_left_out() -> None:
+    with recording() as recorder:
+        compiled = torch.compile(loop)
+        x = torch.ones(3)
+        compiled(x)
+        ran = recorder.counter.count(lambda: compiled(x))
+    assert ran.captured == 0
+    assert dict(ran.left_out)["aten::sum"] == 2
+
+
+def test_compiling_meanwhile_is_not_counted() -> None:
+    with recording(dynamic=False) as recorder:
+        compiled = torch.compile(one_graph)
+        compiled(torch.ones(3))
+        x = torch.ones(5)
+        ran = recorder.counter.count(lambda: compiled(x))
+    assert ran.left_out == ()
+    assert ran.captured >= 3

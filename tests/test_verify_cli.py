@@ -93,7 +93,7 @@ class ScaleWhere(Scale):
 
 
 INPUTS = [(torch.ones(3),), (torch.tensor([-2.0, 1.0]),)]
-OPTIONS = Options(backend="eager", gradients=False, shrink_seconds=0)
+OPTIONS = Options(backend="eager", gradients=False, shrink_seconds=0, both_dynamic=False)
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,14 @@ def test_a_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evidence = found["Block"]["evidence"]
     assert evidence["arms"] == {"covered": 2, "total": 2, "missing": []}
     assert [b["registry"] for b in evidence["before"]["breaks"]][:1] == ["GB0170"]
+    assert evidence["before"]["breaks"][0]["diagnosis"] == "GBF101"
+    assert dict(evidence["before"]["ran"]["left_out"]) == {"aten::is_nonzero": 7}
     assert evidence["after"]["breaks"] == [] and evidence["after"]["fullgraph"]
+    assert evidence["after"]["ran"]["left_out"] == []
+    assert evidence["before_static"]["fullgraph"] is False
+    # Another size comes among the first four calls: a graph for any size, or one more graph.
+    assert evidence["after"]["recompiles"] == evidence["after_static"]["recompiles"] == 1
+    assert sum(evidence["after_static"]["recompiles_by_call"]) == 1
     assert found["Sized"]["status"] == "not run"
     assert "--init" in found["Sized"]["reason"]
     assert (folder / "model.py").read_text() == MODEL
@@ -133,7 +140,7 @@ def test_a_class_that_needs_help(folder: Path, capsys: pytest.CaptureFixture[str
     code, found = verdicts(capsys, "model:Sized", "--init", "model:make", "--inputs", "model:some")
     assert code == 0
     assert found["Sized"]["status"] == "verified"
-    assert found["Sized"]["evidence"]["calls"] == 3
+    assert found["Sized"]["evidence"]["calls"] == 4
 
 
 def test_a_function_outside_the_region(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

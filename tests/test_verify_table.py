@@ -13,7 +13,7 @@ from gbfix.verify.verdict import Status, Verdict
 from gbfix.verify.worker import Workers
 from tests.verify_table import RIGHT, WRONG, Rewrite
 
-OPTIONS = Options(backend="aot_eager", shrink_seconds=0)
+OPTIONS = Options(backend="aot_eager", shrink_seconds=0, both_dynamic=False)
 
 
 @pytest.fixture(scope="module")

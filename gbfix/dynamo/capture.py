@@ -18,6 +18,7 @@ from unittest import mock
 import torch
 
 from gbfix.dynamo.control import comparable, compile_with, is_compiled, lookup, reset
+from gbfix.dynamo.operators import OperatorCounter
 from gbfix.dynamo.records import Break, Capture, Skip
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -33,15 +34,17 @@ class Recorder:
     skips: list[Skip] = field(default_factory=list)
     compiled: set[str] = field(default_factory=set)
     recompiled: set[str] = field(default_factory=set)
+    counter: OperatorCounter = field(default_factory=OperatorCounter)
 
     def backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         """Count a graph, then have the real backend compile it."""
         placed = ("placeholder", "output")
-        self.operators.append(sum(node.op not in placed for node in graph.graph.nodes))
+        operators = sum(node.op not in placed for node in graph.graph.nodes)
+        self.operators.append(operators)
         identity, again = _compile_id()
         (self.recompiled if again else self.compiled).add(identity)
         compiled: Callable[..., Any] = self.inner(graph, inputs)
-        return compiled
+        return self.counter.wrapped(compiled, operators)
 
     def capture(self) -> Capture:
         """What has been seen so far."""

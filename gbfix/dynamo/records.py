@@ -10,13 +10,17 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Break:
-    """One break: where the user's code stood, PyTorch's entry for it, and how Dynamo went on."""
+    """One break: where the user's code stood, PyTorch's entry for it, and how Dynamo went on.
+
+    `diagnosis` is gbfix's own code for it, where one has been looked up.
+    """
 
     file: str
     line: int
     registry: str | None
     reason: str
     kind: str = "splits"
+    diagnosis: str | None = None
 
     @property
     def site(self) -> tuple[str, int]:
@@ -42,8 +46,32 @@ class Skip:
 
 
 @dataclass(frozen=True)
+class Operators:
+    """What ran in one round of calls: graph nodes inside graphs, operators by name outside of them.
+
+    See `gbfix.dynamo.operators` for what is counted.
+    """
+
+    captured: int
+    left_out: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def number_left_out(self) -> int:
+        """How many operators ran outside of graphs."""
+        return sum(count for _, count in self.left_out)
+
+
+@dataclass(frozen=True)
 class Capture:
-    """What became of a sequence of compiled calls."""
+    """What became of a sequence of compiled calls.
+
+    Attributes:
+        graphs: how many graphs were captured, recompilations included.
+        operators: how many nodes these graphs have.
+        recompiles: how often a frame was compiled again, in all calls or in the first four.
+        recompiles_by_call: the same of each call, where that was counted.
+        ran: what ran inside and outside of graphs once all was compiled, where that was counted.
+    """
 
     graphs: int
     operators: int
@@ -52,6 +80,8 @@ class Capture:
     recompiles: int
     fullgraph: bool | None = None
     fullgraph_error: str | None = None
+    ran: Operators | None = None
+    recompiles_by_call: tuple[int, ...] = ()
 
     @property
     def sites(self) -> tuple[tuple[str, int], ...]:

@@ -61,6 +61,14 @@ def _converted(value: Any, dtype: str | None, device: str) -> Any:
     return value.detach().to(device, wanted).requires_grad_(value.requires_grad)
 
 
+def converted(arguments: Arguments, options: CallOptions) -> Arguments:
+    """Arguments with their tensors on the device and in the dtype of the run."""
+    found: Arguments = pytree.tree_map(
+        lambda value: _converted(value, options.dtype, options.device), arguments
+    )
+    return found
+
+
 def call(
     function: Callable[..., Any],
     target: Any,
@@ -69,9 +77,7 @@ def call(
     options: CallOptions,
 ) -> CallShot:
     """Call a function and keep what a caller could see of it."""
-    arguments = pytree.tree_map(
-        lambda value: _converted(value, options.dtype, options.device), arguments
-    )
+    arguments = converted(arguments, options)
     asked: dict[str, torch.Tensor] = {}
     if options.gradients:
         arguments, asked = _asking_for_gradients(arguments, state_of(target, module))

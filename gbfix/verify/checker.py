@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gbfix.dynamo.backends import default_backend
+from gbfix.dynamo.records import Capture
 from gbfix.verify.arms import Branch, concerned, coverage, rewritten_branches
 from gbfix.verify.breaks import fewer_breaks, told
+from gbfix.verify.diagnosing import diagnosed
 from gbfix.verify.jobs import Job, Limits, Outcome
 from gbfix.verify.messages import Findings, Generated, RunRecord, Runs, RunSpec, SearchSpec
 from gbfix.verify.probing import GRADIENTS, Probe, job, record_of
@@ -42,6 +44,7 @@ class Options:
         gradients: whether to compare gradients as well.
         leeway: differences that compiled runs may show; they are told, but do not count.
         search_seconds: how long to search for inputs.
+        both_dynamic: whether breaks are counted with `dynamic=False` as well.
         shrink_seconds: how long to look for a smaller input that shows a difference; 0 for not at all.
     """
 
@@ -54,6 +57,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     search_seconds: float = 30.0
     shrink_seconds: float = 20.0
+    both_dynamic: bool = True
 
 
 class _Stop(Exception):
@@ -233,18 +237,22 @@ class _Check:
         sides = (self.original, self.rewritten)
         # Whether one graph holds everything is Dynamo's answer; no backend has to be waited for.
         ways = [self._spec(side, backend="eager", fullgraph=True) for side in sides]
+        still = [replace(way, dynamic=False) for way in ways]
+        if self.options.both_dynamic and self.options.dynamic is None:
+            ways += [*still, *(replace(way, fullgraph=False) for way in still)]
+        extra = len(ways)
         for label in self.ways:
             gradients = label == GRADIENTS
             ways += [self._spec(side, backend=self.backend, gradients=gradients) for side in sides]
         outcomes = self.workers.run([self._job(spec) for spec in ways])
-        whole, runs = outcomes[:2], outcomes[2:]
+        counts, runs = [record_of(outcome) for outcome in outcomes[:extra]], outcomes[extra:]
         differences: list[Difference] = []
         failures: list[str] = []
         for number, (label, eager) in enumerate(self.ways.items()):
             first = self._original(runs[2 * number], f"compiled{label}")
             second = self._rewritten(runs[2 * number + 1], f"compiled{label}")
             if label != GRADIENTS:
-                self._count_breaks(first, second, [record_of(outcome) for outcome in whole])
+                self._count_breaks(first, second, counts)
             both = replace(eager, original_compiled=first.calls, rewritten_compiled=second.calls)
             found = self._judged(both, label)
             differences += found.differences
@@ -256,15 +264,20 @@ class _Check:
             raise _Stop(Status.DIFFERENT, str(differences[0]), differences)
 
     def _count_breaks(
-        self, first: RunRecord, second: RunRecord, whole: Sequence[RunRecord]
+        self, first: RunRecord, second: RunRecord, counts: Sequence[RunRecord]
     ) -> None:
-        assert first.capture is not None and second.capture is not None
-        errors = [record.failure or record.refused for record in whole]
+        """Keep what was captured; `counts` are runs in one graph, then both with `dynamic=False`."""
         self.evidence = replace(
             self.evidence,
-            before=first.capture.with_fullgraph(errors[0]),
-            after=second.capture.with_fullgraph(errors[1]),
+            before=_captured(self.original, first, counts[0]),
+            after=_captured(self.rewritten, second, counts[1]),
         )
+        if len(counts) > 2:
+            self.evidence = replace(
+                self.evidence,
+                before_static=_captured(self.original, counts[4], counts[2]),
+                after_static=_captured(self.rewritten, counts[5], counts[3]),
+            )
 
     def _reproduction(self, stop: _Stop) -> Reproduction | None:
         """The smallest calls that show the first difference."""
@@ -323,3 +336,11 @@ class _Check:
             raise _Stop(Status.NOT_RUN, sentence)
         difference = Difference(mode, 0, Kind.EXCEPTION, "", record.failure)
         raise _Stop(Status.DIFFERENT, sentence, [difference])
+
+
+def _captured(side: Side, record: RunRecord, whole: RunRecord) -> Capture | None:
+    """What was captured in a run, and whether the other one shows it in one graph."""
+    if record.capture is None:
+        return None
+    capture = record.capture.with_fullgraph(whole.failure or whole.refused)
+    return diagnosed(capture, side.texts)

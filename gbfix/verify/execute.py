@@ -13,19 +13,25 @@ import random
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
 
 from gbfix.dynamo import control
-from gbfix.dynamo.capture import recording
+from gbfix.dynamo.capture import Recorder, recording
+from gbfix.dynamo.records import Operators
 from gbfix.verify.arms import WATCH, Watcher
-from gbfix.verify.calls import CallOptions, call, convert
+from gbfix.verify.calls import CallOptions, call, convert, converted
+from gbfix.verify.listening import Listener, Stopped
 from gbfix.verify.loading import LoadError, build, load, reference
 from gbfix.verify.messages import RunRecord, RunSpec
 from gbfix.verify.recipes import Arguments, Inputs, description
 from gbfix.verify.snapshot import CallShot
 from gbfix.verify.targets import Side
+
+# Over how many calls recompilations are counted.
+FIRST_CALLS = 4
 
 
 def run(spec: RunSpec) -> RunRecord:
@@ -61,8 +67,36 @@ def _run_compiled(spec: RunSpec, backend: str) -> RunRecord:
         seed()
         target = build(spec.side.target, module)
         function = target if control.is_compiled(target) else torch.compile(target)
-        record = _calls(spec, module, target, function)
-        return replace(record, capture=recorder.capture())
+        record = _calls(spec, module, target, function, recorder)
+        capture = recorder.capture()
+        ran = None
+        if not (spec.gradients or spec.fullgraph or record.refused):
+            ran = _operators(spec, module, function, recorder)
+        capture = replace(
+            capture,
+            recompiles=sum(record.recompiles[:FIRST_CALLS]),
+            recompiles_by_call=record.recompiles,
+            ran=ran,
+        )
+        return replace(record, capture=capture)
+
+
+def _operators(
+    spec: RunSpec, module: Any, function: Callable[..., Any], recorder: Recorder
+) -> Operators | None:
+    """What runs inside and outside of graphs if every input is given once more; None if it stops."""
+    options = CallOptions(False, spec.dtype, spec.device)
+    every = [converted(arguments, options) for arguments in _Maker.of(spec.inputs, module).make()]
+
+    def calls() -> None:
+        for args, kwargs in every:
+            with Listener().listening(), contextlib.suppress(Exception):
+                function(*args, **kwargs)
+
+    try:
+        return recorder.counter.count(calls)
+    except Stopped:
+        return None
 
 
 def arguments_of(side: Side, inputs: Inputs) -> list[Arguments]:
@@ -75,7 +109,13 @@ def arguments_of(side: Side, inputs: Inputs) -> list[Arguments]:
     return _Maker.of(inputs, module).make()
 
 
-def _calls(spec: RunSpec, module: Any, target: Any, function: Callable[..., Any]) -> RunRecord:
+def _calls(
+    spec: RunSpec,
+    module: Any,
+    target: Any,
+    function: Callable[..., Any],
+    recorder: Recorder | None = None,
+) -> RunRecord:
     """Call the target with every input and the first again, with fresh arguments each time."""
     maker = _Maker.of(spec.inputs, module)
     first = maker.make()
@@ -85,11 +125,13 @@ def _calls(spec: RunSpec, module: Any, target: Any, function: Callable[..., Any]
     convert(target, module, dtype, spec.device)
     options = CallOptions(spec.gradients, dtype, spec.device)
     shots: list[CallShot] = []
+    recompiles = [0]
     with _default_dtype(torch.float64 if spec.reference else None):
         for number in spec.inputs.order(len(first)):
             arguments = maker.make()[number]
             seed()
             shots.append(call(function, target, module, arguments, options))
+            recompiles.append(len(recorder.recompiled) if recorder is not None else 0)
     names = tuple(map(str, spec.inputs.recipes)) or tuple(map(description, first))
     refused = (str(s.raised) for s in shots if s.raised is not None and s.raised.by_compiler)
     return RunRecord(
@@ -98,6 +140,7 @@ def _calls(spec: RunSpec, module: Any, target: Any, function: Callable[..., Any]
         raised=sum(shot.raised is not None for shot in shots),
         refused=next(refused, None),
         inputs=names,
+        recompiles=tuple(after - before for before, after in pairwise(recompiles)),
     )
 
 

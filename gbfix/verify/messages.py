@@ -46,6 +46,7 @@ class RunRecord:
         calls: a pickled tuple of `CallShot`.
         raised: how many of the calls end with an exception.
         refused: the compiler's first error, if it gave one.
+        recompiles: how many frames were compiled again in each call.
         always_compiled: whether the file itself gives the target to `torch.compile`.
     """
 
@@ -58,6 +59,7 @@ class RunRecord:
     capture: Capture | None = None
     seen: frozenset[Seen] = frozenset()
     inputs: tuple[str, ...] = ()
+    recompiles: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

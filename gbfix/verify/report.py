@@ -40,12 +40,17 @@ def _details(verdict: Verdict) -> Iterator[str]:
             f"{evidence.calls} calls with {len(evidence.inputs)} inputs{gradients}, backend "
             f"{evidence.backend} on {evidence.device}, {evidence.seconds:.1f} s"
         )
-    for name, capture in (("before", evidence.before), ("after", evidence.after)):
+    for name, capture, static in (
+        ("before", evidence.before, evidence.before_static),
+        ("after", evidence.after, evidence.after_static),
+    ):
         if capture is not None:
             yield f"{name}: {_captured(capture)}"
-            breaks = {found.site: found for found in capture.breaks}
-            yield from (f"  break at {_broken(found)}" for found in breaks.values())
-            yield from (f"  {_short(str(skip))}" for skip in dict.fromkeys(capture.skips))
+            yield from _places(capture)
+        if static is not None:
+            yield f"{name}, dynamic=False: {_captured(static)}"
+            if capture is None or static.sites != capture.sites:
+                yield from _places(static)
     for arm in evidence.arms.missing:
         yield f"arm not run: {_short(arm)}"
     yield from _grouped("differs", verdict.differences, evidence.inputs)
@@ -71,9 +76,16 @@ def _arguments(code: str) -> str:
     return code[1:-5] if code.endswith(", {})") else code
 
 
+def _places(capture: Capture) -> Iterator[str]:
+    """Where it broke, and the frames that were skipped."""
+    breaks = {found.site: found for found in capture.breaks}
+    yield from (f"  break at {_broken(found)}" for found in breaks.values())
+    yield from (f"  {_short(str(skip))}" for skip in dict.fromkeys(capture.skips))
+
+
 def _broken(found: Break) -> str:
     """A break in one line; PyTorch's explanation is in the JSON."""
-    entry = f"{found.registry} " if found.registry else ""
+    entry = "".join(f"{name} " for name in (found.diagnosis, found.registry) if name)
     return f"{_short(found.file)}:{found.line}: {entry}{found.reason.partition(':')[0]}"
 
 
@@ -86,7 +98,12 @@ def _captured(capture: Capture) -> str:
     if capture.skips:
         parts.append(f"{_count(len(capture.skips), 'frame')} skipped")
     if capture.recompiles:
-        parts.append(_count(capture.recompiles, "recompile"))
+        parts.append(f"{_count(capture.recompiles, 'recompile')} in four calls")
+    if capture.ran is not None:
+        left = capture.ran.number_left_out
+        names = [name for name, _ in capture.ran.left_out]
+        told = f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
+        parts.append(f"{left} of {left + capture.ran.captured} operator runs left out{told}")
     if capture.fullgraph is not None:
         parts.append(f"fullgraph {'yes' if capture.fullgraph else 'no'}")
     return ", ".join(parts)
@@ -153,6 +170,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             },
             "before": _capture(evidence.before),
             "after": _capture(evidence.after),
+            "before_static": _capture(evidence.before_static),
+            "after_static": _capture(evidence.after_static),
             "seconds": round(evidence.seconds, 3),
         },
     }

@@ -81,7 +81,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a verdict stands on."""
+    """What a verdict stands on.
+
+    `before_static` and `after_static` are the captures with `dynamic=False`, of the same calls.
+    """
 
     backend: str = ""
     device: str = "cpu"
@@ -91,6 +94,8 @@ class Evidence:
     arms: Coverage = field(default_factory=Coverage)
     before: Capture | None = None
     after: Capture | None = None
+    before_static: Capture | None = None
+    after_static: Capture | None = None
     seconds: float = 0.0
 
 
