@@ -15,11 +15,11 @@ from pathlib import Path
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import FunctionInfo, Module, Project, parse_module
 from gbfix.analysis.regions import Regions
-from gbfix.analysis.sites import find_sites
+from gbfix.analysis.sites import BreakSite, find_sites
 from gbfix.catalogue import catalogue
 from gbfix.codegen.imports import add_torch_import
 from gbfix.codegen.view import View
-from gbfix.findings import FileError, FileResult, Finding, Refusal, RunResult
+from gbfix.findings import FileError, FileResult, Finding, FixOffer, Refusal, RunResult
 from gbfix.fixes import Context, Fix
 from gbfix.planning import Outcome, compatible, consider
 from gbfix.registry import transforms
@@ -80,6 +80,41 @@ def run(
             gc.enable()
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """A finding, and each fix on offer with the edits that would make it, the preferred one first.
+
+    The edits are of the text as it is, with line feeds for new lines.
+    """
+
+    finding: Finding
+    fixes: tuple[tuple[FixOffer, tuple[Edit, ...]], ...]
+
+
+def propose(
+    files: Sequence[SourceFile], settings: Settings, *, at: At | None = None
+) -> tuple[RunResult, tuple[Proposal, ...]]:
+    """Find the break sites of files and say how each could be fixed; nothing is applied.
+
+    Args:
+        files: the project.
+        settings: what to look for. All fixes are offered, whatever their safety.
+        at: a line, or line and column (from 1), to look at; everything if None.
+
+    Raises:
+        UserError: for selectors that name nothing.
+    """
+    made = _Run(files, settings, False, at, None)
+    made.proposals = []
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return made.result(), tuple(made.proposals)
+    finally:
+        if collecting:
+            gc.enable()
+
+
 class _Run:
     """The passes of one run and what they share."""
 
@@ -100,6 +135,7 @@ class _Run:
         self.modules: dict[Path, Module] = {}
         self.reached: frozenset[str] | None = None
         self.notices: list[str] = []
+        self.proposals: list[Proposal] | None = None
 
     def result(self) -> RunResult:
         """Make passes until nothing changes."""
@@ -164,7 +200,7 @@ class _Run:
         """The functions of the region, by module. Rewriting does not change what is reached."""
         regions = Regions(facts, facts.project.given, self.settings.region.value)
         if self.reached is None:
-            found = regions.reached()
+            found = regions.reached(self._wanted(regions, todo))
             self.reached = frozenset(i.qualified for i in found.values())
             if regions.narrowed and any(
                 i.node.name == "forward" and i.node not in found for i in regions.functions.values()
@@ -187,6 +223,12 @@ class _Run:
             functions.setdefault(info.module, []).append(info)
         return functions
 
+    def _wanted(self, regions: Regions, todo: Sequence[_File]) -> frozenset[ast.AST] | None:
+        """The functions around the place that proposals are made for; None if all count."""
+        if self.proposals is None or self.at is None or len(todo) != 1:
+            return None
+        return regions.around(self.modules[todo[0].original.path], self.at[0])
+
     def _is_reached(self, info: FunctionInfo) -> bool:
         """A function found before, or one that a fix has put into such a function."""
         assert self.reached is not None
@@ -206,7 +248,7 @@ class _Run:
         view = View(module)
         outcomes = self._outcomes(state, module, infos, facts, view, first=first)
         if self.at is not None and self.rewrite:
-            outcomes = [o for o in outcomes if _is_at(o, self.at, view)]
+            outcomes = [o for o in outcomes if _is_at(o.site, self.at, view)]
         picked = compatible(outcomes, self.settings, view.source) if self.rewrite else []
         picked = [(o, f) for o, f in picked if _is_valid(o, f, view)]
         fixed = {id(o): f for o, f in picked}
@@ -215,6 +257,8 @@ class _Run:
             fix = fixed.get(id(outcome))
             finding = _finding(outcome, view, state, fix)
             (state.left if fix is None else state.fixed).append(finding)
+            if self.proposals is not None:
+                self.proposals.append(_proposal(outcome, finding, view))
         if not picked:
             return False
         _edit(state, view, [f for _, f in picked])
@@ -234,6 +278,10 @@ class _Run:
         comments = parse(module.source.text)
         outcomes: list[Outcome] = []
         for info in infos:
+            if self.proposals is not None and self.at is not None:
+                last = info.node.end_lineno or info.node.lineno
+                if not info.node.lineno <= self.at[0] <= last:
+                    continue
             analysis = facts.analysis(info)
             if analysis is None:
                 continue
@@ -247,6 +295,8 @@ class _Run:
                         state.silenced.append((comment, code))
                     continue
                 if not self.selection.reports(code) or code in self.settings.quiet:
+                    continue
+                if self.proposals is not None and self.at and not _is_at(site, self.at, view):
                     continue
                 context = context or Context.of(
                     analysis, facts, self.settings, view, state.original.text
@@ -281,9 +331,18 @@ def _edit(state: _File, view: View, fixes: Sequence[Fix]) -> None:
     state.current = replace(state.current, text=text)
 
 
-def _is_at(outcome: Outcome, at: At, view: View) -> bool:
+def _proposal(outcome: Outcome, finding: Finding, view: View) -> Proposal:
+    fixes: list[tuple[FixOffer, tuple[Edit, ...]]] = []
+    for fix in list(outcome.fixes):
+        if _is_valid(outcome, fix, view):
+            extra = (add_torch_import(view),) if fix.imports_torch else ()
+            fixes.append((fix.offer, (*fix.edits, *extra)))
+    return Proposal(finding, tuple(fixes))
+
+
+def _is_at(site: BreakSite, at: At, view: View) -> bool:
     line, column = at
-    span, statement = outcome.site.span, outcome.site.statement
+    span, statement = site.span, site.statement
     first = min(span.lineno, statement.lineno)
     last = span.end_lineno or span.lineno
     if not first <= line <= last:
@@ -338,4 +397,4 @@ def _result(states: Sequence[_File], notices: list[str]) -> RunResult:
     return RunResult(tuple(files), tuple(errors), tuple(notices))
 
 
-__all__ = ["run"]
+__all__ = ["Proposal", "propose", "run"]

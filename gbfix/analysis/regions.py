@@ -85,8 +85,21 @@ class Regions:
             if info.owner is not None:
                 self._overrides.setdefault(info.node.name, []).append(info)
 
-    def reached(self) -> dict[ast.AST, FunctionInfo]:
-        """Every function of the region, by its node."""
+    def around(self, module: Module, line: int) -> frozenset[ast.AST]:
+        """The functions of a module that a line stands in, decorators included."""
+        return frozenset(
+            info.node
+            for info in self._of_module.get(module, ())
+            if min([info.node.lineno, *(d.lineno for d in info.node.decorator_list)])
+            <= line
+            <= (info.node.end_lineno or line)
+        )
+
+    def reached(self, wanted: frozenset[ast.AST] | None = None) -> dict[ast.AST, FunctionInfo]:
+        """Every function of the region, by its node.
+
+        If only some functions are wanted, the search ends when all of them are found.
+        """
         if self.mode == "all":
             return {n: i for n, i in self.functions.items() if not self._disabled(i)}
         roots = [] if self.mode == "forward" else list(self._compiled())
@@ -96,7 +109,7 @@ class Regions:
             roots += self._passed_to_modules()
         if not roots and self.mode == "auto":
             return {n: i for n, i in self.functions.items() if not self._disabled(i)}
-        return self._closure(roots)
+        return self._closure(roots, wanted)
 
     def _disabled(self, info: FunctionInfo) -> bool:
         return any(_decorator(d, info.module) in DISABLE for d in info.node.decorator_list)
@@ -243,10 +256,16 @@ class Regions:
             if method is not None:
                 yield method
 
-    def _closure(self, roots: Iterable[FunctionInfo]) -> dict[ast.AST, FunctionInfo]:
+    def _closure(
+        self, roots: Iterable[FunctionInfo], wanted: frozenset[ast.AST] | None = None
+    ) -> dict[ast.AST, FunctionInfo]:
         seen: dict[ast.AST, FunctionInfo] = {}
         todo = list(roots)
+        if wanted is not None:
+            todo.sort(key=lambda info: info.node in wanted)
         while todo:
+            if wanted is not None and wanted <= seen.keys():
+                break
             info = todo.pop()
             if info.node in seen or self._disabled(info):
                 continue

@@ -18,6 +18,7 @@ from gbfix.cli.apply import apply
 from gbfix.cli.check import check
 from gbfix.cli.doctor import doctor
 from gbfix.cli.explain import explain
+from gbfix.cli.quickfix import quickfix
 from gbfix.cli.rules import rules
 from gbfix.cli.running import say
 from gbfix.cli.verify import verify
@@ -31,6 +32,8 @@ app = typer.Typer(
 )
 app.command()(check)
 app.command()(apply)
+# `-:12` is a place on standard input, not an option.
+app.command(context_settings={"ignore_unknown_options": True})(quickfix)
 app.command()(verify)
 app.command()(rules)
 app.command()(explain)

@@ -112,6 +112,10 @@ class SourceFile:
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
+    def with_own_newlines(self, text: str) -> str:
+        """A new text with this file's own newlines in place of bare line feeds."""
+        return _BARE_LINE_FEED.sub(self.newline, text)
+
     def apply(self, edits: Iterable[Edit]) -> str:
         """The text after non-overlapping edits; new newlines become the file's own.
 
@@ -123,7 +127,7 @@ class SourceFile:
         for edit in sorted(edits, key=lambda e: (e.start, e.end)):
             if edit.start < at:
                 raise ValueError("edits overlap")
-            pieces += [self.text[at : edit.start], _BARE_LINE_FEED.sub(self.newline, edit.text)]
+            pieces += [self.text[at : edit.start], self.with_own_newlines(edit.text)]
             at = edit.end
         pieces.append(self.text[at:])
         return "".join(pieces)

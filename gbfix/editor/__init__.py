@@ -1,0 +1,1 @@
+"""What editors ask for: code actions for a place, and a language server. Knows no transform."""
