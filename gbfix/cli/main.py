@@ -21,6 +21,7 @@ from gbfix.cli.explain import explain
 from gbfix.cli.quickfix import quickfix
 from gbfix.cli.rules import rules
 from gbfix.cli.running import say
+from gbfix.cli.server import server
 from gbfix.cli.verify import verify
 from gbfix.errors import UserError
 
@@ -34,6 +35,7 @@ app.command()(check)
 app.command()(apply)
 # `-:12` is a place on standard input, not an option.
 app.command(context_settings={"ignore_unknown_options": True})(quickfix)
+app.command()(server)
 app.command()(verify)
 app.command()(rules)
 app.command()(explain)

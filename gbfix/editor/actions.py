@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gbfix.diagnoses import DIAGNOSES
-from gbfix.editor.positions import Range, range_of
+from gbfix.editor.positions import UTF_16, Range, range_of
 from gbfix.engine import At, Proposal, propose
 from gbfix.errors import UserError
 from gbfix.findings import Finding, Safety
@@ -76,10 +76,14 @@ def apply_action(source: SourceFile, action: Action) -> str:
     return source.apply(action.changes)
 
 
-def text_edits(source: SourceFile, edits: Iterable[Edit]) -> tuple[TextEdit, ...]:
+def text_edits(
+    source: SourceFile, edits: Iterable[Edit], encoding: str = UTF_16
+) -> tuple[TextEdit, ...]:
     """Edits by offset as an editor takes them, in source order."""
     return tuple(
-        TextEdit(range_of(source, edit.start, edit.end), source.with_own_newlines(edit.text))
+        TextEdit(
+            range_of(source, edit.start, edit.end, encoding), source.with_own_newlines(edit.text)
+        )
         for edit in sorted(edits, key=lambda e: (e.start, e.end))
     )
 
