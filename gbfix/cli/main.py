@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from gbfix import __version__
+from gbfix.cli import run as run_command
 from gbfix.cli.apply import apply
 from gbfix.cli.check import check
 from gbfix.cli.doctor import doctor
@@ -37,6 +38,7 @@ app.command()(apply)
 app.command(context_settings={"ignore_unknown_options": True})(quickfix)
 app.command()(server)
 app.command()(verify)
+app.command(context_settings=run_command.CONTEXT)(run_command.run)
 app.command()(rules)
 app.command()(explain)
 app.command()(doctor)
