@@ -146,6 +146,62 @@ def probe(x):
     return x * 3
 """,
 )
+MASK_INDEX = Diagnosis(
+    "GBF110",
+    "mask-index",
+    "a boolean mask selects elements, so that the shape of the result depends on data",
+    "How many elements `x[mask]` or `masked_select` gives is known only when the mask is. Dynamo ends "
+    "the graph before it, and inside a loop gives up the whole frame. Writing to `x[mask]` is no break "
+    "by itself; reading from it is.",
+    ("GB0036", "GB0037"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    return x[x > 0] * 3
+""",
+)
+NONZERO = Diagnosis(
+    "GBF111",
+    "nonzero",
+    "the number of indices that are found depends on data",
+    "`nonzero`, `argwhere` and `where` with one argument give as many rows as there are true elements. "
+    "Dynamo cannot trace a shape that depends on data.",
+    ("GB0036", "GB0037"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    return x.nonzero() + 1
+""",
+)
+UNIQUE = Diagnosis(
+    "GBF112",
+    "unique",
+    "the number of distinct values depends on data",
+    "`unique` and `unique_consecutive` give as many values as they find. Dynamo cannot trace a shape "
+    "that depends on data.",
+    ("GB0036", "GB0037"),
+    probe="""\
+def probe(x):
+    x = x * 2
+    return x.unique() * 3
+""",
+)
+DATA_SIZE = Diagnosis(
+    "GBF113",
+    "data-size",
+    "the size of the result is read from tensor data",
+    "`repeat_interleave` without `output_size`, `one_hot` without `num_classes` and `bincount` read "
+    "the size of their result from the values of their argument.",
+    ("GB0036", "GB0246"),
+    probe="""\
+import torch
+
+
+def probe(x):
+    x = x * 2
+    return torch.bincount(x.long()) * 3
+""",
+)
 PRINT_CALL = Diagnosis(
     "GBF201",
     "print-call",
@@ -206,6 +262,10 @@ DIAGNOSES: Mapping[str, Diagnosis] = {
         TENSOR_TO_LIST,
         TENSOR_POSITION,
         LOOP_EXIT,
+        MASK_INDEX,
+        NONZERO,
+        UNIQUE,
+        DATA_SIZE,
         PRINT_CALL,
         LOGGING_CALL,
         WARNINGS_CALL,

@@ -18,7 +18,7 @@ from gbfix.analysis.facts import Facts, settled
 from gbfix.analysis.modes import Mode
 from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.project import FunctionInfo, import_bindings
-from gbfix.analysis.record import Analysis, Condition, merge
+from gbfix.analysis.record import Analysis, Condition, Place, merge
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import (
     MAYBE,
@@ -78,6 +78,12 @@ class _Flow(Evaluator):
         self.mode = Mode()
         self.statement: ast.stmt = info.node
         self.breaks: list[list[Environment]] = []
+
+    def evaluate(self, node: ast.expr) -> Value:
+        """The value of an expression; where items are taken and calls made is kept."""
+        if isinstance(node, (ast.Subscript, ast.Call)):
+            self.analysis.places[node] = Place(self.statement, self.mode)
+        return super().evaluate(node)
 
     # Conditions
 

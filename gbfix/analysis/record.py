@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from gbfix.analysis.evaluate import Environment, Evaluator
+from gbfix.analysis.modes import Mode
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.values import UNKNOWN, Value, join, replace
 
@@ -33,6 +34,14 @@ class Condition:
     eager: bool
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where an expression is evaluated: the statement, and what is known there of the mode."""
+
+    statement: ast.stmt
+    mode: Mode
+
+
 @dataclass
 class Analysis:
     """What abstract execution found in one function, its nested functions included."""
@@ -46,6 +55,7 @@ class Analysis:
     eager: set[ast.AST] = field(default_factory=set)
     statements: list[tuple[ast.Expr, bool]] = field(default_factory=list)
     evaluator: Evaluator | None = None
+    places: dict[ast.expr, Place] = field(default_factory=dict)
 
 
 def merge(ends: Sequence[Environment | None]) -> Environment | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gbfix.analysis.checkers import checker_call
 from gbfix.analysis.conditions import data_kind, leaves
+from gbfix.analysis.dynamic import shape_from_data, treated_beside
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis, Condition
@@ -77,8 +78,28 @@ def find_sites(analysis: Analysis, facts: Facts) -> list[BreakSite]:
         *_conditions(analysis, facts),
         *_log_calls(analysis, facts),
         *_reads(analysis, facts),
+        *_data_shapes(analysis),
     ]
     return sorted(found, key=lambda s: (s.span.lineno, s.span.col_offset))
+
+
+def _data_shapes(analysis: Analysis) -> Iterator[BreakSite]:
+    """Operations whose result has a shape that depends on data."""
+    for node, place in analysis.places.items():
+        if place.mode.eager or place.statement in analysis.eager:
+            continue
+        diagnosis = shape_from_data(node, analysis)
+        if diagnosis is None or treated_beside(node, place.mode):
+            continue
+        yield BreakSite(
+            diagnosis,
+            analysis.info,
+            analysis,
+            node,
+            place.statement,
+            node,
+            f"the shape of `{_short(node)}` depends on tensor data",
+        )
 
 
 def _conditions(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
@@ -86,11 +107,17 @@ def _conditions(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
         if condition.eager or condition.statement in analysis.eager:
             continue
         kinds = {k for leaf in leaves(condition.test) if (k := data_kind(leaf, analysis))}
-        if not kinds:
+        if not kinds or _treated(condition.test, analysis):
             continue
         made = _condition_site(condition, analysis, facts, certain=kinds != {"possible"})
         if made is not None:
             yield made
+
+
+def _treated(test: ast.expr, analysis: Analysis) -> bool:
+    """Whether a compiled path stands beside, for every tensor that the test may meet."""
+    places = [(n, analysis.places.get(n)) for n in ast.walk(test) if isinstance(n, ast.Call)]
+    return any(place is not None and treated_beside(n, place.mode) for n, place in places)
 
 
 def _condition_site(

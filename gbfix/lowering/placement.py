@@ -171,3 +171,38 @@ def around(
     lead = Edit(start, start, text.removeprefix(indent) + indent + context.unit)
     later = view.indent_lines(start + 1, view.end(statement), context.unit)
     return (lead, *later)
+
+
+def beside_all(
+    statements: Sequence[ast.stmt],
+    body: str,
+    torch: str,
+    tests: Sequence[str],
+    context: Context,
+) -> tuple[Edit, ...]:
+    """Put one compiled path before consecutive statements, which become its alternative.
+
+    `tests` are further conditions of the compiled path, decided while tracing. Statements that end
+    with a `return` stay as they are; a single `if` becomes an `elif`; others move below `else:`.
+
+    Raises:
+        Refused: if the statements share a line with others.
+    """
+    view, first, last = context.view, statements[0], statements[-1]
+    if not (view.starts_line(first) and view.ends_line(last)):
+        raise Refused("unusual-place", "the statement shares its line with another")
+    if isinstance(first, ast.If) and is_elif(first, context.info.module):
+        raise Refused("unusual-place", "the branch is an `elif`")
+    indent, start = view.indent(first), view.start(first)
+    if context.only_compiled and not tests and not view.has_comment(start, view.end(last)):
+        return (Edit(start, view.end(last), layout.indent(body, indent).removeprefix(indent)),)
+    width = max(context.settings.line_length - len(indent.expandtabs(4)), 40)
+    head = layout.header("if", [compiling(torch), *tests], width=width, unit=context.unit)
+    text = layout.indent(f"{head}\n{layout.indent(body, context.unit)}\n", indent)
+    lead = text.removeprefix(indent)
+    if isinstance(last, ast.Return):
+        return (Edit(start, start, f"{lead}{indent}"),)
+    if isinstance(first, ast.If) and len(statements) == 1:
+        return (Edit(start, start, f"{lead}{indent}el"),)
+    edits = [Edit(start, start, f"{lead}{indent}else:\n{indent}{context.unit}")]
+    return (*edits, *view.indent_lines(start + 1, view.end(last), context.unit))

@@ -1,0 +1,131 @@
+"""The statements that one dense rewrite takes together, and where its compiled path goes.
+
+A region begins at a statement that selects rows and ends where no selected rows are held any more;
+regions that follow one another at once become one. Knows statements and edits; what they mean in
+dense form is in `dense`.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.dynamic import shape_from_data
+from gbfix.analysis.sites import BreakSite
+from gbfix.codegen.fitting import fitted
+from gbfix.fixes import Context
+from gbfix.lowering.dense import DenseBlock, Found
+from gbfix.lowering.gates import add_gate, is_gate, leaves_block
+from gbfix.lowering.placement import beside_all, width_for
+from gbfix.lowering.views import block_of
+from gbfix.source.text import Edit
+
+
+@dataclass(frozen=True)
+class Region:
+    """Consecutive statements and their dense form."""
+
+    statements: tuple[ast.stmt, ...]
+    lines: tuple[str, ...]
+    tests: tuple[str, ...]
+    found: Found
+
+
+def region_of(site: BreakSite, context: Context, torch: str) -> Region:
+    """The region around a site.
+
+    Raises:
+        Refused: where the site's statement has no dense form.
+    """
+    statement = _top(site.statement, context)
+    block = block_of(statement, context.info.module)
+    wanted = next(i for i, s in enumerate(block) if s is statement)
+    at = 0
+    while at <= wanted:
+        if not _begins(block[at], context):
+            at += 1
+            continue
+        try:
+            found = _grown(block, at, context, torch)
+        except Refused:
+            if at == wanted:
+                raise
+            at += 1
+            continue
+        if at <= wanted < at + len(found.statements):
+            return found
+        at += len(found.statements)
+    raise NotApplicable("no-selection", "nothing is selected here that is used here")
+
+
+def _top(statement: ast.stmt, context: Context) -> ast.stmt:
+    """The statement, or the test of emptiness around it."""
+    parents = context.info.module.parents
+    above = parents.get(statement)
+    while isinstance(above, ast.If) and is_gate(above, context):
+        statement, above = above, parents.get(above)
+    return statement
+
+
+def _begins(statement: ast.stmt, context: Context) -> bool:
+    """Whether a statement selects something."""
+    if statement in context.analysis.eager:
+        return False
+    if isinstance(statement, ast.If):
+        return is_gate(statement, context)
+    return not isinstance(
+        statement, (ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef)
+    ) and any(
+        isinstance(n, (ast.Subscript, ast.Call))
+        and shape_from_data(n, context.analysis) is not None
+        for n in ast.walk(statement)
+    )
+
+
+def _grown(block: list[ast.stmt], at: int, context: Context, torch: str) -> Region:
+    """The longest region that begins at a statement."""
+    taken = set(context.names.taken)
+    best: int | None = None
+    last: Refused | None = None
+    made = DenseBlock(context, torch)
+    for position in range(at, len(block)):
+        try:
+            _add(made, block, position)
+        except Refused as refused:
+            last = refused
+            break
+        live = context.liveness.after[block[position]]
+        if not any(name in live for name in made.held):
+            best = position
+            following = block[position + 1] if position + 1 < len(block) else None
+            if following is None or not _begins(following, context):
+                break
+    context.names.taken = taken
+    if best is None:
+        raise last or Refused("rows-leave", "selected rows leave the block")
+    made = DenseBlock(context, torch)
+    for position in range(at, best + 1):
+        _add(made, block, position)
+    return Region(
+        tuple(block[at : best + 1]), tuple(made.lines), tuple(made.masks.tests), made.found
+    )
+
+
+def _add(made: DenseBlock, block: list[ast.stmt], position: int) -> None:
+    statement = block[position]
+    if statement in made.context.analysis.eager:
+        raise Refused("mixed-modes", "an eager-only statement stands between")
+    if isinstance(statement, ast.If):
+        if leaves_block(statement):
+            raise Refused("leaves-if-empty", "the block is left if nothing is selected")
+        add_gate(made, statement)
+        return
+    made.add(statement)
+
+
+def region_edits(region: Region, torch: str, context: Context) -> tuple[Edit, ...]:
+    """The edits that put the compiled path beside the statements of a region."""
+    width = width_for(context, region.statements[0])
+    lines = [fitted(line, width, context.unit) for line in region.lines]
+    return beside_all(region.statements, "\n".join(lines), torch, region.tests, context)

@@ -1,0 +1,82 @@
+"""Branches that only spare work when nothing is selected: `if mask.any(): x[mask] = ...`.
+
+With nothing selected the body does nothing, so the compiled path runs it without asking. Knows what
+is a no-op on an empty selection, nothing of where the compiled path goes.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.dynamic import selected_by
+from gbfix.analysis.emptiness import Emptiness, emptiness
+from gbfix.fixes import Context
+from gbfix.lowering.dense import DenseBlock
+
+
+def is_gate(node: ast.If, context: Context) -> bool:
+    """Whether an `if` asks whether something is selected, and has no other side."""
+    asked = emptiness(node.test, context.analysis)
+    return asked is not None and asked.nonempty and not node.orelse
+
+
+def leaves_block(node: ast.If) -> bool:
+    """Whether the body of an `if` ends by leaving the block."""
+    return isinstance(node.body[-1], (ast.Return, ast.Continue, ast.Break, ast.Raise))
+
+
+def add_gate(block: DenseBlock, node: ast.If) -> None:
+    """Lower the body of a gate, without its test.
+
+    Raises:
+        Refused: where the body does something even if nothing is selected.
+    """
+    asked = emptiness(node.test, block.context.analysis)
+    if asked is None or not asked.nonempty or node.orelse:
+        raise Refused("statement-kind", f"line {node.lineno} branches on something else")
+    key = _key(block, asked)
+    live = block.context.liveness.after[node]
+    for statement in node.body:
+        _check_nothing(block, statement, key, live)
+        block.add(statement)
+    for name in [n for n in block.held if n not in live]:
+        del block.held[name]
+
+
+def _key(block: DenseBlock, asked: Emptiness) -> str:
+    if asked.counts:
+        lowered = block.lower(asked.subject)
+        if lowered.rows is None:
+            raise Refused("other-mask", f"`{ast.unparse(asked.subject)}` is not what was selected")
+        return lowered.rows.key
+    value = block.context.analysis.values.get(asked.subject)
+    if value is None or not value.may_be_tensor:
+        raise Refused("mask-unproven", f"`{ast.unparse(asked.subject)}` is not known to be a mask")
+    return block.masks.select(asked.subject).key
+
+
+def _check_nothing(block: DenseBlock, statement: ast.stmt, key: str, live: frozenset[str]) -> None:
+    """Refuse a statement that has an effect although nothing is selected."""
+    target: ast.expr | None = None
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+    elif isinstance(statement, ast.AugAssign):
+        target = statement.target
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        attribute = statement.value.func
+        if isinstance(attribute, ast.Attribute) and attribute.attr in {
+            "index_add_",
+            "scatter_add_",
+        }:
+            return  # `dense` refuses it unless what is added was selected
+    if isinstance(target, ast.Name) and target.id not in live:
+        return
+    if isinstance(target, ast.Subscript):
+        mask = selected_by(target, block.context.analysis)
+        if mask is not None and target.slice is mask and block.masks.select(mask).key == key:
+            return
+    raise Refused(
+        "gate-has-effect",
+        f"line {statement.lineno} does something even if nothing is selected",
+    )

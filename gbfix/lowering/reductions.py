@@ -1,0 +1,183 @@
+"""Reductions over selected rows, as reductions over all rows that leave the others out.
+
+What is not selected is filled with the neutral element of the reduction. Knows reductions and losses,
+nothing of statements.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gbfix.analysis.conditions import Refused
+from gbfix.lowering.selection import Lowered, Selection
+
+if TYPE_CHECKING:
+    from gbfix.lowering.dense import DenseBlock
+
+REDUCTIONS = frozenset(
+    "sum nansum mean prod any all max min amax amin std var norm count_nonzero".split()
+)
+_FILLS = {"sum": "0", "nansum": "0", "prod": "1", "any": "False", "all": "True",
+          "count_nonzero": "0", "norm": "0"}  # fmt: skip
+_LOSSES = frozenset(
+    "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
+    "binary_cross_entropy_with_logits".split()
+)
+
+
+def reduced(
+    block: DenseBlock,
+    node: ast.Call,
+    name: str,
+    given: Sequence[ast.expr],
+    inner: Lowered,
+) -> Lowered | None:
+    """A reduction of rows in dense form; None where it works within each row.
+
+    Raises:
+        Refused: for a reduction that has no dense form.
+    """
+    assert inner.rows is not None
+    options = {k.arg: k.value for k in node.keywords}
+    dim = given[1] if len(given) > 1 else options.pop("dim", None)
+    if dim is not None and ast.unparse(dim) == "-1" and inner.extra is not None and inner.extra > 0:
+        return None
+    if (
+        len(given) > 2
+        or options
+        or (dim is not None and name in {"std", "var", "norm", "max", "min"})
+    ):
+        raise Refused(
+            "reduction-form", f"`{ast.unparse(node)}` is not a plain reduction of the rows"
+        )
+    over: str = ""
+    if dim is not None:
+        if ast.unparse(dim) != "0" or inner.rows.rank != 1:
+            raise Refused(
+                "reduction-form", f"`{ast.unparse(node)}` reduces something else than rows"
+            )
+        over = "0"
+    if name in {"sum", "nansum", "mean", "prod", "std", "var", "norm"}:
+        block.found.reordered = True
+    risky = name in {"prod", "std", "var", "norm"}
+    value = block.lower(given[0], fill=1 if risky else None)
+    wide = block.masks.over(inner.rows, inner)
+    if name in _FILLS:
+        return _made(f"{value.operand}.masked_fill({wide.rest}, {_FILLS[name]}).{name}({over})")
+    if name == "mean":
+        total = f"{value.operand}.masked_fill({wide.rest}, 0).sum({over})"
+        return Lowered(f"{total} / {counted(inner, wide, over)}", changed=True)
+    if name in {"std", "var"}:
+        return _spread(block, name, value, inner, wide)
+    return _extreme(block, node, name, value, inner, wide, over)
+
+
+def _made(text: str) -> Lowered:
+    return Lowered(text, True, changed=True)
+
+
+def counted(inner: Lowered, wide: Selection, over: str = "") -> str:
+    """How many elements were selected: rows, times what is in a row unless only rows are reduced."""
+    assert inner.rows is not None
+    if inner.extra == 0 or over:
+        return inner.rows.count
+    return (
+        f"({wide.text}).expand_as({inner.sample}).sum()"
+        if wide.inverted
+        else (f"{wide.mask}.expand_as({inner.sample}).sum()")
+    )
+
+
+def _spread(
+    block: DenseBlock, name: str, value: Lowered, inner: Lowered, wide: Selection
+) -> Lowered:
+    names = block.context.names
+    count, mean = names.take("count"), names.take("mean")
+    block.lines.append(f"{count} = {counted(inner, wide)}")
+    block.lines.append(f"{mean} = {value.operand}.masked_fill({wide.rest}, 0).sum() / {count}")
+    squares = f"({value.operand} - {mean}).square().masked_fill({wide.rest}, 0).sum()"
+    # Of nothing the variance is 0/0, as in eager, and not 0/-1.
+    variance = f"{squares} / ({count} - 1).clamp(min=0)"
+    return _made(f"({variance}).sqrt()") if name == "std" else Lowered(variance, changed=True)
+
+
+def _extreme(
+    block: DenseBlock,
+    node: ast.Call,
+    name: str,
+    value: Lowered,
+    inner: Lowered,
+    wide: Selection,
+    over: str,
+) -> Lowered:
+    assert inner.rows is not None
+    known = block.context.analysis.values.get(node)
+    largest = name in {"min", "amin"}
+    if known is None or not known.floating:
+        raise Refused("dtype-unproven", f"`{ast.unparse(node)}` is not proven to be floating")
+    test = f"{inner.rows.text.join(['(', ')']) if inner.rows.inverted else inner.rows.mask}.any()"
+    message = f'"{name}() of an empty selection"'
+    block.lines.append(f"{block.torch}._assert_async({test}, {message})")
+    block.found.asserted = True
+    bound = 'float("inf")' if largest else '-float("inf")'
+    return _made(f"{value.operand}.masked_fill({wide.rest}, {bound}).{name}({over})")
+
+
+def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | None:
+    """A loss between rows that were selected by one mask; None where it is not one.
+
+    Raises:
+        Refused: for options that have no dense form.
+    """
+    if name is None or (name not in _LOSSES and name not in {"cross_entropy", "nll_loss"}):
+        return None
+    if len(node.args) != 2:
+        return None
+    first, second = block.lower(node.args[0], fill=0), block.lower(node.args[1])
+    if first.rows is None or second.rows is None:
+        return None
+    if first.rows.key != second.rows.key:
+        raise Refused("other-mask", "prediction and target were selected by different masks")
+    options = {k.arg: k for k in node.keywords}
+    function = block.context.view.text(node.func)
+    block.found.reductions += 1
+    block.found.reordered = True
+    if name in {"cross_entropy", "nll_loss"}:
+        return _classified(block, node, function, first, second)
+    if options:
+        raise Refused("reduction-form", "a loss with options has no dense form here")
+    wide = block.masks.over(first.rows, first)
+    second = block.lower(node.args[1], fill=0)
+    each = f'{function}({first.text}, {second.text}, reduction="none")'
+    return Lowered(
+        f"{each}.masked_fill({wide.rest}, 0).sum() / {counted(first, wide)}", changed=True
+    )
+
+
+def _classified(
+    block: DenseBlock, node: ast.Call, function: str, first: Lowered, second: Lowered
+) -> Lowered:
+    """Labels that were not selected get the index that the loss ignores."""
+    assert first.rows is not None
+    ignored, rest = "-100", []
+    for keyword in node.keywords:
+        text = block.context.view.text(keyword.value)
+        if keyword.arg == "ignore_index":
+            ignored = text
+        elif keyword.arg not in {"weight", "label_smoothing"}:
+            raise Refused("reduction-form", f"`{keyword.arg}` has no dense form here")
+        rest.append(f"{keyword.arg}={text}")
+    labels = f"{second.operand}.masked_fill({first.rows.rest}, {ignored})"
+    if second.extra not in {0, None} or first.extra == 0:
+        raise Refused("row-shape", "labels are not one number a row")
+    scores = first.text
+    if first.rows.rank != 1:
+        mask = first.rows.mask
+        last = f"{mask}.dim() - 1" if first.rows.rank is None else str(first.rows.rank - 1)
+        scores = f"{first.operand}.flatten(0, {last})"
+        labels = (
+            f"{labels}.flatten(0, {last})" if first.rows.rank is None else f"{labels}.flatten()"
+        )
+    return _made(f"{function}({', '.join([scores, labels, *rest])})")

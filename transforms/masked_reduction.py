@@ -1,0 +1,67 @@
+"""Reduces rows that a mask selects without selecting them.
+
+`x[mask].sum()` is the sum of `x` with zeros elsewhere, `x[mask].mean()` that sum over the number of
+true elements, and so on for `max`, `min`, `any`, `all`, `prod`, `norm`, `std`, `var`, and losses of
+two selections. The eager path stays the original.
+
+Before:
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor):
+        known = y >= 0
+        return (x - y)[known].square().mean()
+
+After:
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor):
+        known = y >= 0
+        if torch.compiler.is_compiling():
+            return (x - y).masked_fill(~known, 1).square().masked_fill(~known, 0).sum() / known.sum()
+        return (x - y)[known].square().mean()
+
+The sum is formed in another order, so that the last bits may differ, and where a mean becomes a sum
+in half precision the sum can overflow. The mean of nothing is NaN in both. The largest of nothing
+raises in eager; the compiled path raises a RuntimeError from inside the graph.
+"""
+
+from __future__ import annotations
+
+from gbfix.analysis.conditions import NotApplicable
+from gbfix.analysis.sites import BreakSite
+from gbfix.diagnoses import MASK_INDEX
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.dense_region import region_edits, region_of
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Offer to reduce all rows, leaving out what is not selected.
+
+    Raises:
+        Refused: where something else is done with the selected rows.
+    """
+    torch = context.torch(site.statement)
+    region = region_of(site, context, torch)
+    if region.found.stores:
+        raise NotApplicable("not-a-reduction", "selected rows are written, not only reduced")
+    safety, reason = Safety.SAFE, "what is not selected is neutral to the reduction"
+    if region.found.asserted:
+        safety, reason = Safety.REVIEW, "of nothing, compiled code raises RuntimeError in the graph"
+    elif region.found.reordered:
+        reason = "the same up to rounding: the sum is formed in another order"
+    return Fix(
+        "masked_reduction",
+        safety,
+        reason,
+        region_edits(region, torch, context),
+        context.needs_torch,
+    )
+
+
+TRANSFORM = Transform(
+    name="masked_reduction",
+    codes=(MASK_INDEX.code,),
+    summary="reduce rows that a mask selects without selecting them",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=9,
+)

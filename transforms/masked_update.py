@@ -1,0 +1,77 @@
+"""Writes rows that a mask selects with `torch.where`, over all rows.
+
+`x[mask] = f(x[mask])` takes out as many rows as the mask has true elements, a number that Dynamo
+cannot know. Where `f` treats each row alone, the compiled path computes it for all rows and selects
+afterwards. The eager path stays the original.
+
+Before:
+
+    def forward(self, inter: torch.Tensor, area: torch.Tensor):
+        iou = torch.zeros_like(inter)
+        found = area > 0
+        iou[found] = inter[found] / area[found]
+        return iou
+
+After:
+
+    def forward(self, inter: torch.Tensor, area: torch.Tensor):
+        iou = torch.zeros_like(inter)
+        found = area > 0
+        if torch.compiler.is_compiling():
+            iou = torch.where(found, inter / area.masked_fill(~found, 1), iou)
+        else:
+            iou[found] = inter[found] / area[found]
+        return iou
+
+Rows that are not selected are filled with a harmless value where the operation could fail on them or
+has an unbounded derivative: `where` alone would pass a NaN back to them. Where something else may
+share the storage of what is written, the result is copied into it instead. Layers such as `nn.Linear`
+and `nn.LayerNorm` are row-wise, and modules of the project are looked into; batch normalisation or a
+softmax over the selected rows is not, and is left alone. A layer that runs on every row costs more
+than one that runs on the selected rows.
+"""
+
+from __future__ import annotations
+
+from gbfix.analysis.conditions import NotApplicable
+from gbfix.analysis.sites import BreakSite
+from gbfix.diagnoses import MASK_INDEX, TENSOR_BRANCH
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.dense_region import region_edits, region_of
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Offer to write selected rows without selecting them.
+
+    Raises:
+        Refused: where something is done to the rows that is not row-wise, or they are kept.
+    """
+    torch = context.torch(site.statement)
+    region = region_of(site, context, torch)
+    if not region.found.stores:
+        raise NotApplicable("no-update", "nothing is written to selected rows")
+    reason = "every row is computed, and the selected ones are written"
+    if region.found.applied:
+        layers = ", ".join(f"`{name}`" for name in dict.fromkeys(region.found.applied))
+        verb = "runs" if layers.count("`") == 2 else "run"
+        reason = f"{layers} {verb} on every row, not only on the selected ones"
+    elif region.found.reordered:
+        reason = "rows that are not selected add zero; the order of a sum may change"
+    safety = Safety.SAFE
+    if region.found.asserted:
+        safety, reason = Safety.REVIEW, "of nothing, compiled code raises RuntimeError in the graph"
+    return Fix(
+        "masked_update", safety, reason, region_edits(region, torch, context), context.needs_torch
+    )
+
+
+TRANSFORM = Transform(
+    name="masked_update",
+    codes=(MASK_INDEX.code, TENSOR_BRANCH.code),
+    summary="write rows that a mask selects with `torch.where`",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=7,
+)
+"""Rank 7: before what keeps the branch of `if mask.any():` around such a write."""
