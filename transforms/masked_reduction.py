@@ -46,6 +46,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     safety, reason = Safety.SAFE, "what is not selected is neutral to the reduction"
     if region.found.asserted:
         safety, reason = Safety.REVIEW, "of nothing, compiled code raises RuntimeError in the graph"
+    elif region.found.unwarned:
+        safety, reason = Safety.REVIEW, "compiled code does not warn about fewer than two elements"
     elif region.found.reordered:
         reason = "the same up to rounding: the sum is formed in another order"
     return Fix(

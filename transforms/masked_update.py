@@ -33,12 +33,16 @@ than one that runs on the selected rows.
 
 from __future__ import annotations
 
+import ast
+
 from gbfix.analysis.conditions import NotApplicable
+from gbfix.analysis.dynamic import shape_from_data
 from gbfix.analysis.sites import BreakSite
 from gbfix.diagnoses import MASK_INDEX, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.dense_region import region_edits, region_of
+from gbfix.lowering.gates import is_gate
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -47,6 +51,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     Raises:
         Refused: where something is done to the rows that is not row-wise, or they are kept.
     """
+    if site.diagnosis is TENSOR_BRANCH and not _spares_selection(site, context):
+        raise NotApplicable("no-update", "the branch does not spare a selection of rows")
     torch = context.torch(site.statement)
     region = region_of(site, context, torch)
     if not region.found.stores:
@@ -66,6 +72,15 @@ def propose(site: BreakSite, context: Context) -> Fix:
     )
 
 
+def _spares_selection(site: BreakSite, context: Context) -> bool:
+    """Whether a branch asks if anything is selected, and selects rows in its body."""
+    node = site.node
+    if not isinstance(node, ast.If) or not is_gate(node, context):
+        return False
+    inner = (n for s in node.body for n in ast.walk(s) if isinstance(n, (ast.Subscript, ast.Call)))
+    return any(shape_from_data(n, context.analysis) is not None for n in inner)
+
+
 TRANSFORM = Transform(
     name="masked_update",
     codes=(MASK_INDEX.code, TENSOR_BRANCH.code),
@@ -74,4 +89,3 @@ TRANSFORM = Transform(
     propose=propose,
     rank=7,
 )
-"""Rank 7: before what keeps the branch of `if mask.any():` around such a write."""

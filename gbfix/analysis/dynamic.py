@@ -1,6 +1,7 @@
 """Operations whose result has a shape that depends on tensor data, by kind.
 
-Boolean masks that select, `nonzero` and its kin, `unique`, and sizes read from data. Knows values, nothing of what is done with the result.
+Boolean masks that select, `nonzero` and its kin, `unique`, and sizes read from data. Knows values,
+nothing of what is done with the result.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _STATIC_TEST = re.compile(r"id='isinstance'|attr='dtype'.*attr='bool'|attr='dim'
 
 def shape_from_data(node: ast.expr, analysis: Analysis) -> Diagnosis | None:
     """The diagnosis of an operation whose result's shape depends on data; None for any other."""
-    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+    if isinstance(node, ast.Subscript):
         return MASK_INDEX if selected_by(node, analysis) is not None else None
     if not isinstance(node, ast.Call):
         return None
@@ -142,7 +143,8 @@ def treated_beside(node: ast.expr, mode: Mode) -> bool:
     for excluded in mode.exclusions:
         left = excluded - mode.known
         if left and all(
-            _STATIC_TEST.search(literal) and any(f"id='{n}'" in literal for n in names)
+            _STATIC_TEST.search(literal)
+            and ("attr='training'" in literal or any(f"id='{n}'" in literal for n in names))
             for literal in left
         ):
             return True

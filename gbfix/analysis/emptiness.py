@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from gbfix.analysis.dynamic import operation_name, operands
+from gbfix.analysis.dynamic import operands, operation_name
 from gbfix.analysis.flow import Analysis
 
 _NONEMPTY = {("Gt", 0), ("NotEq", 0), ("GtE", 1)}

@@ -240,7 +240,8 @@ class _Flow(Evaluator):
         return self.environment
 
     def _do_augassign(self, node: ast.AugAssign) -> Environment:
-        if isinstance(node.target, ast.Subscript):
+        if isinstance(node.target, ast.Subscript):  # read before it is written
+            self.analysis.places[node.target] = Place(self.statement, self.mode)
             self.evaluate(node.target.value)
             self.evaluate(node.target.slice)
             self.evaluate(node.value)

@@ -71,9 +71,7 @@ class Ranks:
                 isinstance(node, ast.Compare)
                 and len(node.ops) == 1
                 and _constant(node.comparators[0])
-            ):
-                node = node.left
-            elif isinstance(node, ast.BinOp) and _constant(node.right):
+            ) or (isinstance(node, ast.BinOp) and _constant(node.right)):
                 node = node.left
             else:
                 return None
@@ -334,7 +332,7 @@ def _literal_rank(node: ast.expr | None) -> int | None:
     if last in {"Parameter", "Buffer"} and node.args:
         return _literal_rank(node.args[0])
     if last in _FACTORIES:
-        sizes = [a for a in node.args]
+        sizes = list(node.args)
         if len(sizes) == 1 and not isinstance(sizes[0], (ast.Tuple, ast.List, ast.Starred)):
             return 1 if isinstance(sizes[0], (ast.Constant, ast.Name, ast.Attribute)) else None
         return _sizes(sizes)

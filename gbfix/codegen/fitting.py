@@ -24,34 +24,81 @@ def fitted(line: str, width: int, unit: str = "    ") -> str:
     except SyntaxError:
         return line
     value = getattr(statement, "value", None)
-    if not isinstance(value, ast.expr) or value.end_col_offset != len(line.encode()):
+    if not isinstance(value, ast.expr) or _end(line, value) < len(line.rstrip(")")):
         return line
-    start = len(line.encode()[: value.col_offset].decode())
+    start = _start(line, value)
+    while line[start - 1] == "(" and not isinstance(value, ast.Tuple):
+        start -= 1
     head, text = line[:start], line[start:]
     if isinstance(value, ast.Call):
-        return _call(head, text, value, line, width, unit)
-    if isinstance(value, ast.BinOp) and type(value.op) in _SYMBOLS:
-        left = _part(line, value.left)
-        rest = line[_end(line, value.left) :].lstrip(" )")
-        close = line[start : _start(line, value.left)]
-        left = f"{close}{left}{')' * close.count('(')}"
-        return f"{head}(\n{unit}{left}\n{unit}{rest}\n)"
-    return f"{head}(\n{unit}{text}\n)"
+        made = _broken(text, width, unit, len(head))
+        if "\n" in made and layout.fits(f"{head}{made}", width):
+            return f"{head}{made}"
+    inside = text[1:-1] if text.startswith("(") and isinstance(value, ast.Tuple) else text
+    parts = [_part(line, e) for e in value.elts] if isinstance(value, ast.Tuple) else []
+    if parts:
+        lines = [f"{unit}{layout.indent(p, unit).lstrip()}," for p in _each(parts, width, unit)]
+        return "\n".join([f"{head}(", *lines, ")"])
+    if inside.startswith("(") and _end(inside, ast.parse(inside, mode="eval").body) < len(inside):
+        inside = inside[1:-1]
+    body = _broken(inside, width - len(unit), unit, 0)
+    return f"{head}(\n{layout.indent(body, unit)}\n)"
 
 
-def _call(head: str, text: str, value: ast.Call, line: str, width: int, unit: str) -> str:
-    arguments = [_part(line, a) for a in value.args]
-    arguments += [f"{k.arg}={_part(line, k.value)}" for k in value.keywords if k.arg]
-    if len(arguments) != len(value.args) + len(value.keywords) or not arguments:
-        return f"{head}(\n{unit}{text}\n)"
-    function = _part(line, value.func)
-    made = layout.call(f"{head}{function}", arguments, width=width, unit=unit)
-    if layout.fits(made, width):
-        return made
-    if isinstance(value.func, ast.Attribute) and not layout.fits(f"{head}{function}(", width):
-        inner = layout.call(function, arguments, width=width - len(unit), unit=unit)
-        return f"{head}(\n{layout.indent(inner, unit)}\n)"
+def _each(parts: list[str], width: int, unit: str) -> list[str]:
+    return [_broken(p, width - len(unit) - 1, unit, 0) for p in parts]
+
+
+def _broken(text: str, width: int, unit: str, used: int) -> str:
+    """An expression in lines that fit, where it stands in parentheses or is a call."""
+    if len(text) + used <= width:
+        return text
+    node = ast.parse(text, mode="eval").body
+    whole = node.col_offset == 0 and _end(text, node) == len(text)
+    if isinstance(node, ast.BinOp) and type(node.op) in _SYMBOLS and whole:
+        at = _operator(text, node)
+        left, right = text[:at].rstrip(), text[at:]
+        symbol, rest = right[0], right[1:].lstrip()
+        return f"{_broken(left, width, unit, used)}\n{symbol} {_broken(rest, width - 2, unit, 0)}"
+    if not isinstance(node, ast.Call) or not whole:
+        return text
+    arguments = [_part(text, a) for a in node.args]
+    arguments += [f"{k.arg}={_part(text, k.value)}" for k in node.keywords if k.arg]
+    function = text[: _opening(text, node)]
+    if not arguments or len(arguments) != len(node.args) + len(node.keywords):
+        return text
+    if len(function) + used > width // 2 and isinstance(node.func, ast.Attribute):
+        owner = _part(text, node.func.value)
+        if isinstance(node.func.value, ast.Call):
+            tail = text[_end(text, node.func.value) :]
+            inner = _broken(owner, width - len(tail), unit, used)
+            if "\n" in inner:
+                return f"{inner}{tail}"
+            call = _forced(owner, unit)
+            return f"{call}{tail}" if call else text
+    made = layout.call(function, arguments, width=width - used, unit=unit)
     return made
+
+
+def _forced(text: str, unit: str) -> str | None:
+    """A call with its arguments on a line of their own."""
+    node = ast.parse(text, mode="eval").body
+    if not isinstance(node, ast.Call) or not (node.args or node.keywords):
+        return None
+    at = _opening(text, node)
+    return f"{text[:at]}(\n{unit}{text[at + 1 : -1]}\n)"
+
+
+def _opening(text: str, node: ast.Call) -> int:
+    return text.index("(", _end(text, node.func))
+
+
+def _operator(text: str, node: ast.BinOp) -> int:
+    """Where the operator of a binary operation stands."""
+    at = _end(text, node.left)
+    while text[at] in " )":
+        at += 1
+    return at
 
 
 def _start(line: str, node: ast.expr) -> int:

@@ -38,6 +38,7 @@ class Found:
         stores, reductions: how many writes to selected rows and reductions over them there are.
         reordered: a sum is formed in another order.
         asserted: with nothing selected the compiled code raises in the graph.
+        unwarned: a warning about too few elements is not given by the compiled code.
         applied: layers or functions of the project run on every row.
     """
 
@@ -45,6 +46,7 @@ class Found:
     reductions: int = 0
     reordered: bool = False
     asserted: bool = False
+    unwarned: bool = False
     applied: list[str] = field(default_factory=list)
 
 
@@ -60,6 +62,7 @@ class DenseBlock:
         self.held: dict[str, Lowered] = {}
         self.bound: set[str] = set()
         self.known: set[str] = set()
+        self.storing = False
         self.statement: ast.stmt = context.info.node
 
     def selected_by(self, node: ast.Subscript) -> ast.expr | None:
@@ -87,9 +90,7 @@ class DenseBlock:
             self._assign(statement, statement.targets[0])
         elif isinstance(statement, ast.AugAssign):
             self._augmented(statement)
-        elif isinstance(statement, (ast.Return, ast.Expr)) and statement.value is not None:
-            self._copy(statement, statement.value)
-        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        elif isinstance(statement, (ast.Return, ast.Expr, ast.AnnAssign)) and statement.value:
             self._copy(statement, statement.value)
         else:
             raise Refused("statement-kind", f"line {statement.lineno} is not a plain statement")
@@ -169,7 +170,9 @@ class DenseBlock:
     # Writes to selected rows
 
     def _store(self, statement: ast.Assign, target: ast.Subscript, mask: ast.expr) -> None:
+        self.storing = True
         value = self.lower(statement.value)
+        self.storing = False
         if value.rows is None:
             if value.count is not None:
                 raise Refused("count-leaves", "the number of selected rows is stored")
@@ -300,7 +303,9 @@ class DenseBlock:
                 raise Refused("rows-leave", f"`{ast.unparse(node)}` uses selected rows")
             return self._plain(node, [])
         lowered = [(c, self.lower(c)) for c in children]
-        if any(v.rows is not None or v.count is not None for _, v in lowered):
+        if any(v.count is not None for _, v in lowered):
+            raise Refused("count-leaves", "the number of selected rows leaves as a Python number")
+        if any(v.rows is not None for _, v in lowered):
             raise Refused("rows-leave", f"`{ast.unparse(node)}` keeps or tests selected rows")
         return self._plain(node, lowered)
 
@@ -333,15 +338,11 @@ class DenseBlock:
         return flatten(text) if "\n" in text else text
 
     def _plain(self, node: ast.expr, children: Sequence[tuple[ast.expr, Lowered]]) -> Lowered:
-        value = self.context.analysis.values.get(node)
-        number = value is not None and (
-            value.only(Kind.STATIC | Kind.SCALAR) or (value.tensor and value.zero_dim)
-        )
         return Lowered(
             self._compose(node, children),
             isinstance(node, _BARE),
             changed=any(c.changed for _, c in children),
-            number=number,
+            number=self._is_number(node),
         )
 
     def _filled(self, value: Lowered, fill: int) -> Lowered:
@@ -353,6 +354,12 @@ class DenseBlock:
 
     def _subscript(self, node: ast.Subscript, fill: int | None) -> Lowered:
         mask = self.selected_by(node)
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            inner = self.lower(node.value.value)
+            if inner.rows is not None:
+                if not (isinstance(node.slice, ast.Constant) and node.slice.value == 0):
+                    raise Refused("row-shape", f"`{ast.unparse(node)}` asks for the shape of rows")
+                return Lowered(inner.rows.count, True, count=inner.rows, changed=True)
         base = self.lower(node.value)
         if mask is None:
             return self._item(node, base)
@@ -361,13 +368,13 @@ class DenseBlock:
         if node.slice is not mask:
             raise Refused("mask-not-first", "the mask is one of several indices")
         selection = self.masks.select(mask)
-        found = self._rows(base, node.value, selection)
+        found = self._rows(base, node.value, selection, named=fill is not None or not self.storing)
         return found if fill is None else self._filled(found, fill)
 
-    def _rows(self, base: Lowered, node: ast.expr, selection: Selection) -> Lowered:
+    def _rows(self, base: Lowered, node: ast.expr, selection: Selection, *, named: bool) -> Lowered:
         """All rows of what a selection is made from."""
         extra = self.masks.extra(selection, node)
-        if extra is None and not isinstance(node, (ast.Name, ast.Attribute)):
+        if named and extra is None and not isinstance(node, (ast.Name, ast.Attribute)):
             name = self.context.names.take("values")
             self.lines.append(f"{name} = {base.text}")
             base = Lowered(name, True)
@@ -446,18 +453,17 @@ class DenseBlock:
 
     def _binop(self, node: ast.BinOp, fill: int | None) -> Lowered:
         op = node.op
-        risky = isinstance(op, (ast.Pow, ast.Mod, ast.FloorDiv, ast.MatMult))
-        right = self.lower(node.right, fill=fill)
-        left = self.lower(node.left, fill=1 if risky else fill)
+        held = self._mentions(node.right)
+        number = self._is_number(node.right)
+        bounded = isinstance(op, (ast.Add, ast.Sub)) or (
+            isinstance(op, (ast.Mult, ast.Div)) and not held and number
+        )
+        # A product or quotient bounds the derivative of its left side if the right one is filled.
+        left_bounded = bounded or (isinstance(op, (ast.Mult, ast.Div)) and held)
+        left = self.lower(node.left, fill=fill if left_bounded else 1)
+        right = self.lower(node.right, fill=fill if bounded else 1)
         if left.rows is None and right.rows is None:
             return self._numbers(node, left, right)
-        bounded = isinstance(op, (ast.Add, ast.Sub)) or (
-            isinstance(op, (ast.Mult, ast.Div)) and right.rows is None and right.number
-        )
-        if not bounded:
-            right = self.lower(node.right, fill=1)
-            if right.rows is None and not right.number:
-                left = self.lower(node.left, fill=1)
         mine = left if left.rows is not None else right
         if isinstance(op, ast.MatMult):
             if (
@@ -473,6 +479,12 @@ class DenseBlock:
         text = self._compose(node, [(node.left, left), (node.right, right)])
         known = [s.extra for s in (left, right) if s.rows is not None and s.extra is not None]
         return replace(mine, text=text, bare=False, extra=known[0] if known else None)
+
+    def _is_number(self, node: ast.expr) -> bool:
+        value = self.context.analysis.values.get(node)
+        return value is not None and (
+            value.only(Kind.STATIC | Kind.SCALAR) or (value.tensor and value.zero_dim)
+        )
 
     def _numbers(self, node: ast.BinOp, left: Lowered, right: Lowered) -> Lowered:
         """Arithmetic without rows, which may use how many were selected."""
@@ -494,7 +506,7 @@ class DenseBlock:
         return Lowered(text, False, count=left.count or right.count, changed=True)
 
     def _need_trailing(self, value: Lowered) -> None:
-        """Rows must have a dimension of their own; where that is not known it is asked while tracing."""
+        """Rows must have a dimension of their own; where it is not known it is asked in tracing."""
         assert value.rows is not None
         if value.extra is None:
             test = f"{value.sample}.dim() > {value.rows.mask}.dim()"
@@ -604,12 +616,9 @@ class DenseBlock:
         return replace(mine, text=text, bare=True, extra=extra, sample=sample)
 
     def _plain_call(self, node: ast.Call, children: Sequence[tuple[ast.expr, Lowered]]) -> Lowered:
-        value = self.context.analysis.values.get(node)
-        number = value is not None and (
-            value.only(Kind.STATIC | Kind.SCALAR) or (value.tensor and value.zero_dim)
-        )
         changed = any(c.changed for _, c in children)
-        return Lowered(self._compose_call(node, children), True, changed=changed, number=number)
+        text = self._compose_call(node, children)
+        return Lowered(text, True, changed=changed, number=self._is_number(node))
 
     def _compose_call(self, node: ast.Call, children: Sequence[tuple[ast.expr, Lowered]]) -> str:
         """A call's source with changed arguments; a changed receiver is put in parentheses."""
@@ -697,7 +706,7 @@ class DenseBlock:
             return False
         if index.rows is None or source.rows is None or index.rows.key != source.rows.key:
             raise Refused("other-mask", "indices and values were not selected by one mask")
-        if index.rows.rank != 1 or ast.unparse(call.args[0]) != "0":
+        if ast.unparse(call.args[0]) != "0" or index.extra not in {0, None}:
             raise Refused("row-shape", "only rows of the first dimension can be accumulated")
         if name == "scatter_add_" and (index.extra != 0 or source.extra != 0):
             raise Refused("row-shape", "only rows without dimensions of their own can be scattered")
@@ -705,7 +714,12 @@ class DenseBlock:
         if target.changed or self._mentions(call.func.value):
             raise Refused("nested-selection", "rows are accumulated into selected rows")
         source = self._filled(source, 0)
-        self.lines.append(f"{target.operand}.{name}(0, {index.text}, {source.text})")
+        places, added = index.text, source.text
+        if index.rows.rank != 1:
+            mask = index.rows.mask
+            last = f"{mask}.dim() - 1" if index.rows.rank is None else str(index.rows.rank - 1)
+            places, added = f"{places}.flatten()", f"{added}.flatten(0, {last})"
+        self.lines.append(f"{target.operand}.{name}(0, {places}, {added})")
         self.found.stores += 1
         self.found.reordered = True
         self._bind(call.func.value)

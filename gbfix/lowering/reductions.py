@@ -61,8 +61,7 @@ def reduced(
         over = "0"
     if name in {"sum", "nansum", "mean", "prod", "std", "var", "norm"}:
         block.found.reordered = True
-    risky = name in {"prod", "std", "var", "norm"}
-    value = block.lower(given[0], fill=1 if risky else None)
+    value = inner
     wide = block.masks.over(inner.rows, inner)
     if name in _FILLS:
         return _made(f"{value.operand}.masked_fill({wide.rest}, {_FILLS[name]}).{name}({over})")
@@ -94,13 +93,17 @@ def _spread(
     block: DenseBlock, name: str, value: Lowered, inner: Lowered, wide: Selection
 ) -> Lowered:
     names = block.context.names
-    count, mean = names.take("count"), names.take("mean")
+    values, count, centered = names.take("values"), names.take("count"), names.take("centered")
+    fill = f".masked_fill({wide.rest}, 0)"
+    block.lines.append(f"{values} = {value.operand}{fill}")
     block.lines.append(f"{count} = {counted(inner, wide)}")
-    block.lines.append(f"{mean} = {value.operand}.masked_fill({wide.rest}, 0).sum() / {count}")
-    squares = f"({value.operand} - {mean}).square().masked_fill({wide.rest}, 0).sum()"
-    # Of nothing the variance is 0/0, as in eager, and not 0/-1.
-    variance = f"{squares} / ({count} - 1).clamp(min=0)"
-    return _made(f"({variance}).sqrt()") if name == "std" else Lowered(variance, changed=True)
+    block.lines.append(f"{centered} = ({values} - {values}.sum() / {count}){fill}")
+    # Of nothing the result is 0/0, as in eager, and not 0/-1.
+    degrees = f"({count} - 1).clamp(min=0)"
+    block.found.unwarned = True
+    if name == "var":
+        return Lowered(f"{centered}.square().sum() / {degrees}", changed=True)
+    return Lowered(f"{centered}.norm() / {degrees}.sqrt()", changed=True)
 
 
 def _extreme(

@@ -294,7 +294,7 @@ class _Body:
         if isinstance(node, ast.Subscript):
             return self._subscript(node)
         if isinstance(node, (ast.Tuple, ast.List)):
-            return any([self.rows(e) for e in node.elts])
+            return self._any(node.elts)
         if isinstance(node, ast.UnaryOp):
             inside = self.rows(node.operand)
             if inside and isinstance(node.op, ast.Not):
@@ -308,16 +308,20 @@ class _Body:
                 self.needs.trailing = True
             return left or right
         if isinstance(node, ast.Compare):
-            return any([self.rows(n) for n in (node.left, *node.comparators)])
+            return self._any([node.left, *node.comparators])
         if isinstance(node, ast.IfExp):
             if self.rows(node.test):
                 raise NotRowwise(ast.unparse(node.test))
-            return any([self.rows(node.body), self.rows(node.orelse)])
+            return self._any([node.body, node.orelse])
         if isinstance(node, ast.Call):
             return self._call(node)
         if any(isinstance(n, ast.Name) and n.id in self.tainted for n in ast.walk(node)):
             raise NotRowwise(ast.unparse(node))
         return False
+
+    def _any(self, nodes: list[ast.expr]) -> bool:
+        """Whether any holds rows; each is checked."""
+        return True in [self.rows(node) for node in nodes]
 
     def _subscript(self, node: ast.Subscript) -> bool:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
