@@ -6,17 +6,17 @@ two selections. The eager path stays the original.
 
 Before:
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor):
+    def forward(self, y: torch.Tensor):
         known = y >= 0
-        return (x - y)[known].square().mean()
+        return y[known].square().mean()
 
 After:
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor):
+    def forward(self, y: torch.Tensor):
         known = y >= 0
         if torch.compiler.is_compiling():
-            return (x - y).masked_fill(~known, 1).square().masked_fill(~known, 0).sum() / known.sum()
-        return (x - y)[known].square().mean()
+            return y.masked_fill(~known, 1).square().masked_fill(~known, 0).sum() / known.sum()
+        return y[known].square().mean()
 
 The sum is formed in another order, so that the last bits may differ, and where a mean becomes a sum
 in half precision the sum can overflow. The mean of nothing is NaN in both. The largest of nothing

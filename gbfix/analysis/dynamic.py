@@ -139,9 +139,10 @@ def treated_beside(node: ast.expr, mode: Mode) -> bool:
     `if torch.compiler.is_compiling() and mask.dtype == torch.bool:` leaves to what follows only masks
     that are none.
     """
+    if not mode.exclusions:
+        return False
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    for excluded in mode.exclusions:
-        left = excluded - mode.known
+    for left in mode.undecided():
         if left and all(
             _STATIC_TEST.search(literal)
             and ("attr='training'" in literal or any(f"id='{n}'" in literal for n in names))

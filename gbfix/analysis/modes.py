@@ -125,6 +125,13 @@ class Mode:
             literals <= excluded and excluded - literals <= known for excluded in self.exclusions
         )
 
+    def undecided(self) -> list[frozenset[str]]:
+        """Sets of literals of which at least one must fail here, or else this is eager mode."""
+        if not self.exclusions:
+            return []
+        known = _known(self.steps)
+        return [excluded - known for excluded in self.exclusions]
+
     def forget(self, name: str, what: str = "id") -> Mode:
         """The mode after a name or attribute was rebound: what was known of it no longer holds."""
         if self.steps is None and not self.exclusions:
