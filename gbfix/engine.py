@@ -90,6 +90,14 @@ class Proposal:
     finding: Finding
     fixes: tuple[tuple[FixOffer, tuple[Edit, ...]], ...]
 
+    def with_edits(self) -> Finding:
+        """The finding with the edits of each fix on offer."""
+        return replace(
+            self.finding,
+            offers=tuple(offer for offer, _ in self.fixes),
+            edits=tuple(edits for _, edits in self.fixes),
+        )
+
 
 def propose(
     files: Sequence[SourceFile], settings: Settings, *, at: At | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
-from gbfix.source.text import SourceFile
+from gbfix.source.text import Edit, SourceFile
 
 
 class Safety(IntEnum):
@@ -50,7 +50,10 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Finding:
-    """A break site and what became of it. Lines and columns count from 1."""
+    """A break site and what became of it. Lines and columns count from 1.
+
+    `edits` are those of each offer, where they were asked for.
+    """
 
     path: Path
     line: int
@@ -65,6 +68,12 @@ class Finding:
     offers: tuple[FixOffer, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     applied: FixOffer | None = None
+    edits: tuple[tuple[Edit, ...], ...] = ()
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        """Where the finding comes among those of its file."""
+        return self.line, self.column, self.code
 
 
 @dataclass(frozen=True)

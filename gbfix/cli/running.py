@@ -6,16 +6,27 @@ It joins discovery, loading and the engine and knows nothing of options or of re
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gbfix.cli.options import Request
 from gbfix.cli.progress import progress
 from gbfix.findings import FileResult, RunResult
+from gbfix.settings import Settings
 from gbfix.source.loading import Loaded, decode, load, without_syntax_errors
+from gbfix.source.text import SourceFile
 
 
-def run(request: Request, *, rewrite: bool, at: tuple[int, int | None] | None = None) -> RunResult:
+def run(
+    request: Request,
+    *,
+    rewrite: bool,
+    at: tuple[int, int | None] | None = None,
+    with_edits: bool = False,
+) -> RunResult:
     """Read what was asked for and run the engine over it.
+
+    `with_edits` adds the edits of each fix on offer to the findings of a run that rewrites nothing.
 
     Raises:
         UserError: for selectors that name nothing.
@@ -31,8 +42,11 @@ def run(request: Request, *, rewrite: bool, at: tuple[int, int | None] | None = 
     aim = target(settings.target_torch, _probes())
     settings = replace(settings, quiet=aim.quiet)
     loaded = _load(request)
-    with progress(len(loaded.sources)) as on_file:
-        result = run_engine(loaded.sources, settings, rewrite=rewrite, at=at, on_file=on_file)
+    if with_edits:
+        result = _with_edits(loaded.sources, settings)
+    else:
+        with progress(len(loaded.sources)) as on_file:
+            result = run_engine(loaded.sources, settings, rewrite=rewrite, at=at, on_file=on_file)
     errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
     return replace(
         result,
@@ -40,6 +54,17 @@ def run(request: Request, *, rewrite: bool, at: tuple[int, int | None] | None = 
         errors=tuple(errors),
         notices=(*filter(None, [aim.notice]), *result.notices),
     )
+
+
+def _with_edits(sources: Sequence[SourceFile], settings: Settings) -> RunResult:
+    from gbfix.engine import propose
+
+    result, proposals = propose(sources, settings)
+    with_edits = {p.finding: p.with_edits() for p in proposals}
+    files = [
+        replace(file, findings=tuple(with_edits[f] for f in file.findings)) for file in result.files
+    ]
+    return replace(result, files=tuple(files))
 
 
 def _probes() -> dict[str, str]:

@@ -40,7 +40,7 @@ def document(
             for file in result.files
             if file.findings or file.changed
         ],
-        "findings": [_finding(finding) for _, finding in findings],
+        "findings": [finding_entry(finding) for _, finding in findings],
         "fixes": [
             {**_place(finding), **_offer(finding.applied)}
             for _, finding in findings
@@ -88,7 +88,8 @@ def _place(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_entry(finding: Finding) -> dict[str, Any]:
+    """A finding as an entry of the document."""
     return {
         **_place(finding),
         "message": finding.message,

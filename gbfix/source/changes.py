@@ -1,0 +1,84 @@
+"""Which lines of files have changed since a commit, as git sees it.
+
+Knows git and line numbers, nothing of what the lines hold.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from gbfix.errors import UserError
+
+_HUNK = re.compile(rb"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
+
+
+class ChangedLines:
+    """The lines that differ between the working tree and where the branch left a revision.
+
+    Raises:
+        UserError: if this is no git repository, or the revision does not exist.
+    """
+
+    def __init__(self, revision: str, folder: Path) -> None:
+        self._root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").rstrip(b"\n")))
+        if revision.startswith("-"):
+            raise UserError(f"`{revision}` is no revision.")
+        _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=revision)
+        try:
+            self._base = _git(folder, "merge-base", revision, "HEAD").decode().strip()
+        except UserError:  # no commit in common
+            self._base = revision
+        changed = _git(self._root, "diff", "--name-only", "-z", "--no-renames", self._base, "--")
+        new = _git(self._root, "ls-files", "--others", "-z", "--exclude-standard")
+        self._known: dict[str, frozenset[int]] = {}
+        self._changed = self._paths(changed)
+        self._new = self._paths(new)
+
+    def _paths(self, listing: bytes) -> frozenset[str]:
+        names = (os.fsdecode(name) for name in listing.split(b"\0") if name)
+        return frozenset(os.path.realpath(self._root / name) for name in names)
+
+    def touches(self, path: Path, first: int, last: int) -> bool:
+        """Whether any of the lines from `first` to `last` of a file has changed."""
+        real = os.path.realpath(path)
+        if real in self._new:
+            return True
+        if real not in self._changed:
+            return False
+        return any(first <= line <= last for line in self._lines(real))
+
+    def _lines(self, real: str) -> Collection[int]:
+        if real not in self._known:
+            relative = os.path.relpath(real, os.path.realpath(self._root))
+            diff = _git(
+                self._root,
+                *("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-renames"),
+                *("--no-textconv", self._base, "--", f":(literal){relative}"),
+            )
+            self._known[real] = frozenset(_added(diff))
+        return self._known[real]
+
+
+def _added(diff: bytes) -> Iterable[int]:
+    for match in _HUNK.finditer(diff):
+        start, count = int(match[1]), int(match[2]) if match[2] is not None else 1
+        yield from range(start, start + count)
+
+
+def _git(folder: Path, *arguments: str, what: str | None = None) -> bytes:
+    command = ["git", "-C", str(folder), "-c", "core.quotePath=false", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False)
+    except OSError:
+        raise UserError("`--diff-base` needs git, which could not be run.") from None
+    if done.returncode:
+        said = os.fsdecode(done.stderr).strip().splitlines()
+        reason = (
+            f"`{what}` is no revision of this repository" if what else (said or ["git failed"])[0]
+        )
+        raise UserError(f"--diff-base: {reason}.")
+    return done.stdout
