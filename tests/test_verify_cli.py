@@ -13,6 +13,7 @@ import torch
 
 import gbfix
 from gbfix.cli.main import main
+from gbfix.dynamo.backends import default_backend
 from gbfix.errors import UserError
 from gbfix.verify.api import verify
 from gbfix.verify.checker import Options
@@ -90,6 +91,20 @@ class Scale(torch.nn.Module):
 class ScaleWhere(Scale):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.where(x.sum() > 0, x * self.factor, x * 1)
+
+
+def rounded(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    h = x + 256
+    if x.sum() > 0:
+        return h - 256, x * 2
+    return x * 2, x * 2
+
+
+def fused(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    if not torch.compiler.is_compiling():
+        return rounded(x)
+    h = x + 256
+    return torch.where(x.sum() > 0, h - 256, x * 2), torch.where(x.sum() > 0, x * 2, x * 3)
 
 
 INPUTS = [(torch.ones(3),), (torch.tensor([-2.0, 1.0]),)]
@@ -221,6 +236,21 @@ def test_callable_package(workers: Workers) -> None:
     verdict = gbfix.verify(flip, wrong, INPUTS, options=OPTIONS, workers=workers)
     assert verdict.status is Status.DIFFERENT
     assert verdict.differences[0].call == 1
+
+
+@pytest.mark.skipif(default_backend() != "inductor", reason="needs a C++ compiler")
+def test_precision_that_inductor_keeps_is_told_as_such(workers: Workers) -> None:
+    # Between the graphs of the original a sum is rounded to bfloat16; in one graph it is not.
+    x = torch.linspace(0.1, 0.9, 9).bfloat16()
+    options = Options(backend="inductor", gradients=False, shrink_seconds=0, both_dynamic=False)
+    inputs = [(x,), (-x,)]
+    verdict = verify(rounded, fused, inputs, options=options, workers=workers)
+    (told,) = {remark.detail for remark in verdict.remarks}
+    assert "with emulate_precision_casts off by 0 where " in told
+    assert {remark.place for remark in verdict.remarks} == {"result[0]"}
+    # The wrong arm of the other result stays a difference.
+    assert verdict.status is Status.DIFFERENT
+    assert {(d.place, d.call) for d in verdict.differences} == {("result[1]", 1), ("result[1]", 3)}
 
 
 def test_one_input_misses_an_arm(workers: Workers) -> None:

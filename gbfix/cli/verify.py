@@ -87,6 +87,10 @@ TimeLimit = Annotated[
 MemoryLimit = Annotated[
     float, typer.Option("--memory-limit", min=0.1, metavar="GIB", help="For each single run.")
 ]
+Time = Annotated[
+    bool,
+    typer.Option("--time", help="Measure the latency of first and later calls as well."),
+]
 ReproduceIn = Annotated[
     Path | None,
     typer.Option(
@@ -115,6 +119,7 @@ def verify(
     dtype: DtypeOption = None,
     time_limit: TimeLimit = 120,
     memory_limit: MemoryLimit = 8,
+    time: Time = False,
     reproduce: ReproduceIn = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
@@ -150,6 +155,7 @@ def verify(
         respect_gitignore=None,
     )
     wanted = verify_options(request.settings, backend, device, dtype, time_limit, memory_limit)
+    wanted = replace(wanted, time=time)
     pairs: list[Pair] = []
     failed = False
     for one in asked:

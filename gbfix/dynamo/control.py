@@ -103,3 +103,21 @@ def comparable(*, emulate_precision_casts: bool = False) -> Iterator[None]:
         emulate_precision_casts=emulate_precision_casts,
     ):
         yield
+
+
+@contextlib.contextmanager
+def without_caches() -> Iterator[None]:
+    """Compile everything anew, as on a machine that has never compiled it.
+
+    `torch._inductor.utils.fresh_cache`, called `fresh_inductor_cache` before torch 2.8, is an empty
+    folder for all caches. The precompiled header, which is made once a machine, is not used, so that
+    its making is not counted. Seen on torch 2.13.
+    """
+    import torch._inductor.config as inductor
+    import torch._inductor.utils as inductor_utils
+
+    fresh = getattr(inductor_utils, "fresh_cache", None) or inductor_utils.fresh_inductor_cache
+    header = "cpp_cache_precompile_headers"
+    known: dict[str, Any] = {header: False} if hasattr(inductor, header) else {}
+    with inductor.patch(**known), fresh():
+        yield

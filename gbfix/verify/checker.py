@@ -23,6 +23,7 @@ from gbfix.verify.probing import GRADIENTS, Probe, job, record_of
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.reproduction import reproduction
 from gbfix.verify.targets import Side
+from gbfix.verify.timing import timing
 from gbfix.verify.verdict import (
     REVIEW,
     Difference,
@@ -45,6 +46,7 @@ class Options:
         leeway: differences that compiled runs may show; they are told, but do not count.
         search_seconds: how long to search for inputs.
         both_dynamic: whether breaks are counted with `dynamic=False` as well.
+        time: whether latencies are measured as well, where nothing is different.
         shrink_seconds: how long to look for a smaller input that shows a difference; 0 for not at all.
     """
 
@@ -58,6 +60,7 @@ class Options:
     search_seconds: float = 30.0
     shrink_seconds: float = 20.0
     both_dynamic: bool = True
+    time: bool = False
 
 
 class _Stop(Exception):
@@ -131,6 +134,10 @@ class _Check:
         self._find_inputs()
         self._eager()
         self._compiled()
+        if self.options.time:
+            spec = self._spec(self.original, backend=self.backend)
+            measured = timing(self.workers, spec, self.rewritten, self.options.limits)
+            self.evidence = replace(self.evidence, timing=measured)
         before, after = self.evidence.before, self.evidence.after
         assert before is not None and after is not None
         if not fewer_breaks(before, after):
@@ -254,7 +261,7 @@ class _Check:
             if label != GRADIENTS:
                 self._count_breaks(first, second, counts)
             both = replace(eager, original_compiled=first.calls, rewritten_compiled=second.calls)
-            found = self._judged(both, label)
+            found = self._without_excess(both, self._judged(both, label), label)
             differences += found.differences
             failures += found.compiler_errors
             self.remarks = (*self.remarks, *found.remarks)
@@ -262,6 +269,33 @@ class _Check:
             raise _Stop(Status.FAILS_COMPILED, failures[0], differences)
         if differences:
             raise _Stop(Status.DIFFERENT, str(differences[0]), differences)
+
+    def _without_excess(self, runs: Runs, found: Findings, label: str) -> Findings:
+        """The findings, with differences that come only from Inductor's own precision as remarks."""
+        if self.backend != "inductor" or not any(d.kind is Kind.VALUE for d in found.differences):
+            return found
+        ways = [
+            self._spec(
+                side,
+                backend=self.backend,
+                gradients=label == GRADIENTS,
+                emulate_precision_casts=True,
+            )
+            for side in (self.original, self.rewritten)
+        ]
+        first, second = map(record_of, self.workers.run([self._job(spec) for spec in ways]))
+        if first.failure is not None or second.failure is not None:
+            return found
+        emulated = replace(runs, original_compiled=first.calls, rewritten_compiled=second.calls)
+        given = runs, emulated, found.differences, self.options.leeway, label
+        limits = Limits(self.options.limits.seconds, None)
+        (outcome,) = self.workers.run([job("gbfix.verify.judge:excess_precision", limits, *given)])
+        if outcome.result is None:
+            return found
+        excess: tuple[Difference, ...] = pickle.loads(outcome.result)
+        gone = {(d.call, d.kind, d.place) for d in excess}
+        left = tuple(d for d in found.differences if (d.call, d.kind, d.place) not in gone)
+        return replace(found, differences=left, remarks=(*found.remarks, *excess))
 
     def _count_breaks(
         self, first: RunRecord, second: RunRecord, counts: Sequence[RunRecord]

@@ -99,6 +99,21 @@ def _operators(
         return None
 
 
+def ready(spec: RunSpec) -> tuple[types.ModuleType, Any, list[Arguments]]:
+    """A target's module, the target itself, and the arguments of its calls.
+
+    Raises:
+        LoadError: if any of these cannot be had.
+    """
+    module = load(spec.side)
+    seed()
+    target = build(spec.side.target, module)
+    arguments = _Maker.of(spec.inputs, module).make()
+    if not arguments:
+        raise LoadError("there are no inputs")
+    return module, target, arguments
+
+
 def arguments_of(side: Side, inputs: Inputs) -> list[Arguments]:
     """The arguments of all calls.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gbfix.verify.compare import differences
 from gbfix.verify.messages import Findings, Runs
@@ -60,6 +60,43 @@ def judge(runs: Runs, leeway: frozenset[Kind], label: str) -> Findings:
         any(shot.raised is not None and shot.raised.out_of_memory for shot in eager),
         any(_has_gradient(shot) for shot in eager),
     )
+
+
+def excess_precision(
+    runs: Runs, emulated: Runs, found: Sequence[Difference], leeway: frozenset[Kind], label: str
+) -> tuple[Difference, ...]:
+    """Those differences that come from precision which Inductor keeps and eager rounds away.
+
+    They are gone if both sides are compiled with `emulate_precision_casts`, judged as strictly: the
+    tolerance is then what the original's own emulated run is off by. Each tells both figures.
+
+    Args:
+        runs: the calls, compiled as usual.
+        emulated: the same, compiled with emulation.
+        found: the differences of the usual runs that count.
+        leeway: kinds of differences that compiled runs may show.
+        label: what the modes of the runs are called after.
+    """
+    eager, compiled = _calls(runs.original_eager), _calls(emulated.rewritten_compiled)
+    original, reference = _calls(emulated.original_compiled), _calls(runs.reference)
+    if eager is None or compiled is None or original is None:
+        return ()
+    left = {(d.call, d.place) for d in judge(emulated, leeway, label).differences}
+    tolerance = derive(eager, original, reference or ())
+    told: list[Difference] = []
+    for difference in found:
+        if difference.kind is not Kind.VALUE or (difference.call, difference.place) in left:
+            continue
+        mine = eager[difference.call].leaves.get(difference.place)
+        theirs = compiled[difference.call].leaves.get(difference.place)
+        if isinstance(mine, TensorShot) and isinstance(theirs, TensorShot):
+            off, allowed = tolerance.figures(difference.place, mine, theirs)
+            detail = (
+                f"{difference.detail}; with emulate_precision_casts off by {off:.3g} where "
+                f"{allowed:.3g} is allowed, so it is precision that Inductor keeps"
+            )
+            told.append(replace(difference, detail=detail))
+    return tuple(told)
 
 
 def _calls(pickled: bytes | None) -> tuple[CallShot, ...] | None:

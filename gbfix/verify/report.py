@@ -11,6 +11,7 @@ from typing import Any
 from gbfix import __version__
 from gbfix.dynamo.records import Break, Capture
 from gbfix.report.spans import Line, Span, line
+from gbfix.verify.latency import Timing
 from gbfix.verify.verdict import Difference, Reproduction, Status, Verdict
 
 VERSION = 1
@@ -51,6 +52,8 @@ def _details(verdict: Verdict) -> Iterator[str]:
             yield f"{name}, dynamic=False: {_captured(static)}"
             if capture is None or static.sites != capture.sites:
                 yield from _places(static)
+    if evidence.timing is not None:
+        yield from _timed(evidence.timing)
     for arm in evidence.arms.missing:
         yield f"arm not run: {_short(arm)}"
     yield from _grouped("differs", verdict.differences, evidence.inputs)
@@ -74,6 +77,23 @@ def _reproduced(found: Reproduction) -> Iterator[str]:
 def _arguments(code: str) -> str:
     """The code of `(args, kwargs)`, without the names if there are none."""
     return code[1:-5] if code.endswith(", {})") else code
+
+
+def _timed(timing: Timing) -> Iterator[str]:
+    rounds = f"median and range of {_count(len(timing.before), 'pair')} of processes"
+    for name, ratio, before, after in (
+        ("first call", timing.first, timing.before[0].first, timing.after[0].first),
+        ("later calls", timing.steady, timing.before[0].steady, timing.after[0].steady),
+    ):
+        seconds = f"{_time(before)} and {_time(after)} in the first"
+        yield f"{name}: {ratio} times the original's, {rounds}; {seconds}"
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
 
 
 def _places(capture: Capture) -> Iterator[str]:
@@ -172,9 +192,17 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "after": _capture(evidence.after),
             "before_static": _capture(evidence.before_static),
             "after_static": _capture(evidence.after_static),
+            "timing": _timing(evidence.timing),
             "seconds": round(evidence.seconds, 3),
         },
     }
+
+
+def _timing(timing: Timing | None) -> dict[str, Any] | None:
+    """The ratios, and the seconds that they are made of."""
+    if timing is None:
+        return None
+    return {"first": asdict(timing.first), "steady": asdict(timing.steady), **asdict(timing)}
 
 
 def _capture(capture: Capture | None) -> dict[str, Any] | None:

@@ -44,13 +44,15 @@ class Tolerance:
         odd = _odd_elements(a, b)
         if odd:
             return f"{odd} of {a.numel()} elements are NaN or infinite on one side only"
-        off = _distance(a, b)
+        off, allowed = self.figures(place, mine, theirs)
+        return None if off <= allowed else f"off by {off:.3g} where {allowed:.3g} is allowed"
+
+    def figures(self, place: str, mine: TensorShot, theirs: TensorShot) -> tuple[float, float]:
+        """By how much the finite elements of two tensors are apart, and by how much they may be."""
+        a, b = mine.values, theirs.values
         dtype = mine.dtype.to_real() if a.is_complex() else mine.dtype
         allowed = self.relative(place, dtype) * _size(a, b)
-        allowed = max(allowed, _SLACK * self.absolute.get(place, 0.0))
-        if off <= allowed:
-            return None
-        return f"off by {off:.3g} where {allowed:.3g} is allowed"
+        return _distance(a, b), max(allowed, _SLACK * self.absolute.get(place, 0.0))
 
 
 def derive(

@@ -11,6 +11,7 @@ from enum import Enum
 
 from gbfix.dynamo.records import Capture
 from gbfix.verify.arms import Coverage
+from gbfix.verify.latency import Timing
 
 
 class Status(str, Enum):
@@ -96,6 +97,7 @@ class Evidence:
     after: Capture | None = None
     before_static: Capture | None = None
     after_static: Capture | None = None
+    timing: Timing | None = None
     seconds: float = 0.0
 
 
