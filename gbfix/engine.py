@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gbfix.analysis.facts import Facts
+from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import FunctionInfo, Module, Project, parse_module
 from gbfix.analysis.regions import Regions
 from gbfix.analysis.sites import BreakSite, find_sites
@@ -30,6 +31,7 @@ from gbfix.suppressions import Suppression, parse, suppressed, unused_notices
 
 MOST_PASSES = 12
 At = tuple[int, int | None]
+Only = Mapping[Path, frozenset[tuple[int, int]]]
 
 
 @dataclass
@@ -57,6 +59,8 @@ def run(
     rewrite: bool = True,
     at: At | None = None,
     on_file: Callable[[Path], None] | None = None,
+    observed: Observed | None = None,
+    only: Only | None = None,
 ) -> RunResult:
     """Find the break sites of files and, if `rewrite`, fix them.
 
@@ -66,6 +70,9 @@ def run(
         rewrite: whether to apply fixes; without it they are only offered.
         at: a line, or line and column (from 1), to which the run is limited.
         on_file: called once for each file when its first pass is done.
+        observed: what a run of the program has shown; only functions that ran are then looked at.
+        only: for each resolved path the first and last lines of sites, as the files are now; the
+            run is limited to these.
 
     Raises:
         UserError: for selectors that name nothing.
@@ -74,7 +81,7 @@ def run(
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return _Run(files, settings, rewrite, at, on_file).result()
+        return _Run(files, settings, rewrite, at, on_file, observed, only).result()
     finally:
         if collecting:
             gc.enable()
@@ -133,6 +140,8 @@ class _Run:
         rewrite: bool,
         at: At | None,
         on_file: Callable[[Path], None] | None,
+        observed: Observed | None,
+        only: Only | None,
     ) -> None:
         self.settings = settings
         self.rewrite = rewrite
@@ -140,6 +149,8 @@ class _Run:
         self.on_file = on_file
         self.selection = resolve(settings.select, settings.ignore, catalogue())
         self.states = [_File(f, f) for f in files]
+        self.observed = replace(observed, before=self._before) if observed is not None else None
+        self.only = only
         self.modules: dict[Path, Module] = {}
         self.reached: frozenset[str] | None = None
         self.notices: list[str] = []
@@ -182,6 +193,7 @@ class _Run:
         usable = [s for s in self.states if s.error is None and s.original.path in self.modules]
         project = Project(self.modules[s.original.path] for s in usable)
         facts = Facts(project)
+        facts.observed = self.observed or facts.observed
         functions = self._region(facts, todo)
         changed: list[_File] = []
         for state in todo:
@@ -209,9 +221,16 @@ class _Run:
         regions = Regions(facts, facts.project.given, self.settings.region.value)
         if self.reached is None:
             found = regions.reached(self._wanted(regions, todo))
+            if self.observed is not None:
+                found |= {n: i for n, i in regions.functions.items() if self.observed.ran(i)}
             self.reached = frozenset(i.qualified for i in found.values())
-            if regions.narrowed and any(
-                i.node.name == "forward" and i.node not in found for i in regions.functions.values()
+            if (
+                self.observed is None
+                and regions.narrowed
+                and any(
+                    i.node.name == "forward" and i.node not in found
+                    for i in regions.functions.values()
+                )
             ):
                 self.notices.append(
                     "the project uses torch.compile, so only what that reaches was looked at; "
@@ -228,6 +247,8 @@ class _Run:
         facts.find_places = regions.places
         functions: dict[Module, list[FunctionInfo]] = {}
         for info in found.values():
+            if self.observed is not None and not self.observed.ran(info):
+                continue
             functions.setdefault(info.module, []).append(info)
         return functions
 
@@ -306,6 +327,8 @@ class _Run:
                     continue
                 if self.proposals is not None and self.at and not _is_at(site, self.at, view):
                     continue
+                if not self._is_wanted(site, state, view):
+                    continue
                 context = context or Context.of(
                     analysis, facts, self.settings, view, state.original.text
                 )
@@ -313,6 +336,27 @@ class _Run:
                     consider(site, context, transforms(), self.selection, self.settings)
                 )
         return outcomes
+
+    def _is_wanted(self, site: BreakSite, state: _File, view: View) -> bool:
+        """Whether a site is among those that the run is limited to."""
+        if self.only is None:
+            return True
+        places = self.only.get(state.original.path.resolve(), frozenset())
+        line = _position_before(view.start(site.span), state)[0]
+        return any(first <= line <= last for first, last in places)
+
+    def _before(self, module: Module, line: int, column: int) -> tuple[int, int]:
+        """Where a place of a module was before the run."""
+        offset = module.source.offset(line, column)
+        state = next((s for s in self.states if s.original.path == module.source.path), None)
+        return module.source.position(offset) if state is None else _position_before(offset, state)
+
+
+def _position_before(offset: int, state: _File) -> tuple[int, int]:
+    """Line and column, from 1, that an offset of a file's text had before the run."""
+    for edits in reversed(state.history):
+        offset = offset_before(edits, offset)
+    return state.original.position(offset)
 
 
 def _is_valid(outcome: Outcome, fix: Fix, view: View) -> bool:

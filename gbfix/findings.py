@@ -49,6 +49,33 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What a trace tells of a site: PyTorch's reason, and what the break costs.
+
+    Attributes:
+        fragments: how many compiled frames are split here; a frame that inlines the site is one.
+        times: how often Dynamo met the break.
+        calls: how often the compiled callables were called under which it was met.
+        library: the place inside a library that the user's line leads to.
+    """
+
+    registry: str | None
+    reason: str
+    explanation: str
+    hints: tuple[str, ...]
+    effect: str
+    fragments: int
+    times: int
+    calls: int
+    library: str | None = None
+
+    @property
+    def cost(self) -> int:
+        """Fragments times calls, by which sites are ordered."""
+        return self.fragments * max(self.calls, 1)
+
+
+@dataclass(frozen=True)
 class Finding:
     """A break site and what became of it. Lines and columns count from 1.
 
@@ -69,6 +96,7 @@ class Finding:
     refusals: tuple[Refusal, ...] = ()
     applied: FixOffer | None = None
     edits: tuple[tuple[Edit, ...], ...] = ()
+    seen: Seen | None = None
 
     @property
     def place(self) -> tuple[int, int, str]:

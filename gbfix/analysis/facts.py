@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_made
 from gbfix.analysis.modes import IS_COMPILING
+from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
 from gbfix.analysis.trees import walk
 from gbfix.analysis.usage import tensor_parameters
@@ -67,6 +68,7 @@ class Facts:
         self.effects_cache: dict[ast.AST, Effects | None] = {}
         self.failures: dict[Module, str] = {}
         self.region: frozenset[ast.AST] = frozenset()
+        self.observed = Observed()
         self.helper_checks: dict[ast.AST, str | None] = {}
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
         self._made: dict[tuple[DynamoSetting, ast.AST], bool] = {}
@@ -86,8 +88,17 @@ class Facts:
     def parameters(self, info: FunctionInfo) -> dict[str, Value]:
         """Values of a function's parameters by annotation, default and use."""
         if info.node not in self._parameters:
-            self._parameters[info.node] = dict(self._parameter_values(info))
+            found = dict(self._parameter_values(info))
+            self._parameters[info.node] = {
+                name: self._observed(info, name, value) for name, value in found.items()
+            }
         return self._parameters[info.node]
+
+    def _observed(self, info: FunctionInfo, name: str, value: Value) -> Value:
+        """The value of a parameter of which only a run of the program tells what it holds."""
+        if value.kinds & ~(Kind.UNKNOWN | Kind.MAYBE):
+            return value
+        return self.observed.parameter(info, name) or value
 
     def _parameter_values(self, info: FunctionInfo) -> Iterator[tuple[str, Value]]:
         arguments = info.node.args

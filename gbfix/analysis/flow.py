@@ -17,6 +17,7 @@ from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.facts import Facts, settled
 from gbfix.analysis.modes import Mode
 from gbfix.analysis.narrowing import narrow
+from gbfix.analysis.observed import proven
 from gbfix.analysis.project import FunctionInfo, import_bindings
 from gbfix.analysis.record import Analysis, Condition, Place, merge
 from gbfix.analysis.trees import walk
@@ -94,25 +95,29 @@ class _Flow(Evaluator):
     def condition(self, test: ast.expr, owner: ast.AST) -> None:
         """Evaluate a test operand by operand, each under what the earlier ones established."""
         self.analysis.conditions[owner] = Condition(owner, test, self.statement, self.mode.eager)
-        self._operands(test)
+        self._operands(test, alone=True)
 
-    def _operands(self, test: ast.expr) -> None:
+    def _operands(self, test: ast.expr, *, alone: bool) -> None:
         if isinstance(test, ast.BoolOp):
             outer, mode = self.environment, self.mode
             for value in test.values:
                 if self.mode.eager:
                     self.analysis.eager.update(_leaves(value))
-                self._operands(value)
+                self._operands(value, alone=False)
                 truth = isinstance(test.op, ast.And)
                 self.environment = narrow(self, self.environment, value, truth)
                 self.mode = self.mode.assume(value, truth, self.compiling)
             self.environment, self.mode = outer, mode
             self.values[test] = join_all(self.values.get(v, UNKNOWN) for v in test.values)
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            self._operands(test.operand)
+            self._operands(test.operand, alone=alone)
             self.values[test] = self.values.get(test.operand, UNKNOWN)
         else:
             self.evaluate(test)
+            if self.facts.observed.decided(self.module, test, alone=alone):
+                self.values[test] = proven(self.values.get(test))
+                if isinstance(test, ast.Name) and test.id in self.environment:
+                    self.environment = {**self.environment, test.id: self.values[test]}
             shapes = same_shapes(test, self.values)
             # Beside a compiled path for equal shapes, the call is left for shapes that differ.
             if shapes is not None and self.mode.excludes(shapes, self.compiling):

@@ -46,6 +46,7 @@ def apply(
     stdin_filename: options.StdinFilename = None,
     respect_gitignore: options.Gitignore = None,
     target_torch: options.TargetTorch = None,
+    trace: options.TraceFiles = None,
 ) -> None:
     """Rewrite the places where torch.compile would break the graph.
 
@@ -69,7 +70,11 @@ def apply(
     place = options.parse_at(at)
     if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:
         raise UserError("`--at` needs one file.")
-    result = run(request, rewrite=True, at=place)
+    if verify and trace:
+        raise UserError(
+            "`--verify` and `--trace` do not go together: run `gbfix verify --trace` afterwards."
+        )
+    result = run(request, rewrite=True, at=place, trace=trace or ())
     if place and not result.errors and not _met(result, place[0]):
         raise UserError(f"{request.stdin_name or request.paths[0]}:{at}: no break site here.")
     as_json = output_format is OutputFormat.JSON

@@ -62,6 +62,7 @@ def check(
     stdin_filename: options.StdinFilename = None,
     respect_gitignore: options.Gitignore = None,
     target_torch: options.TargetTorch = None,
+    trace: options.TraceFiles = None,
 ) -> None:
     """List the places where torch.compile would break the graph, and the fixes on offer.
 
@@ -86,7 +87,12 @@ def check(
         raise UserError("`--write-baseline` needs `--baseline FILE`.")
     if diff_base is not None and (request.from_stdin or write_baseline):
         raise UserError("`--diff-base` goes neither with standard input nor `--write-baseline`.")
-    result = run(request, rewrite=False, with_edits=output_format is CheckFormat.SARIF)
+    result = run(
+        request,
+        rewrite=False,
+        with_edits=output_format is CheckFormat.SARIF,
+        trace=trace or (),
+    )
     if baseline is not None:
         result = _against_baseline(result, baseline, write_baseline)
     if diff_base is not None:

@@ -23,6 +23,7 @@ from gbfix.cli.quickfix import quickfix
 from gbfix.cli.rules import rules
 from gbfix.cli.running import say
 from gbfix.cli.server import server
+from gbfix.cli.trace import ProgramCommand, trace
 from gbfix.cli.verify import verify
 from gbfix.errors import UserError
 
@@ -39,6 +40,10 @@ app.command(context_settings={"ignore_unknown_options": True})(quickfix)
 app.command()(server)
 app.command()(verify)
 app.command(context_settings=run_command.CONTEXT)(run_command.run)
+app.command(
+    cls=ProgramCommand,
+    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
+)(trace)
 app.command()(rules)
 app.command()(explain)
 app.command()(doctor)

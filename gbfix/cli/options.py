@@ -70,6 +70,15 @@ CheckOption = Annotated[
     typer.Option("--check-style", help="What a validation becomes in the compiled path."),
 ]
 Format = Annotated[OutputFormat, typer.Option("--output-format", help="How to print results.")]
+TraceFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Only sites that broke in this trace (of `gbfix trace`, TORCH_TRACE or TORCH_LOGS), "
+        "those that cost most first; may be given several times.",
+    ),
+]
 StdinFilename = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The name of the file that comes from standard input."),

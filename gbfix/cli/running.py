@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gbfix.cli.options import Request
 from gbfix.cli.progress import progress
@@ -23,13 +24,14 @@ def run(
     rewrite: bool,
     at: tuple[int, int | None] | None = None,
     with_edits: bool = False,
+    trace: Sequence[Path] = (),
 ) -> RunResult:
-    """Read what was asked for and run the engine over it.
+    """Read what was asked for and run the engine over it; with traces, only where graphs broke.
 
     `with_edits` adds the edits of each fix on offer to the findings of a run that rewrites nothing.
 
     Raises:
-        UserError: for selectors that name nothing.
+        UserError: for selectors that name nothing, and traces that cannot be read.
     """
     from gbfix.catalogue import catalogue
     from gbfix.dynamo.target import target
@@ -42,6 +44,9 @@ def run(
     aim = target(settings.target_torch, _probes())
     settings = replace(settings, quiet=aim.quiet)
     loaded = _load(request)
+    if trace:
+        request = replace(request, settings=settings)
+        return _run_traced(request, loaded, trace, rewrite=rewrite, at=at)
     if with_edits:
         result = _with_edits(loaded.sources, settings)
     else:
@@ -71,6 +76,33 @@ def _probes() -> dict[str, str]:
     from gbfix.diagnoses import DIAGNOSES
 
     return {code: diagnosis.probe for code, diagnosis in DIAGNOSES.items()}
+
+
+def _run_traced(
+    request: Request,
+    loaded: Loaded,
+    paths: Sequence[Path],
+    *,
+    rewrite: bool,
+    at: tuple[int, int | None] | None,
+) -> RunResult:
+    """The run limited to what a trace has met, most costly first."""
+    from gbfix.cli import tracing
+
+    named = [path for path in request.paths if request.stdin_name is None]
+    traced = tracing.join(tracing.read(paths), loaded.sources, request.settings, named)
+    result = traced.joined.result
+    if rewrite:
+        result = tracing.rewrite(traced, loaded.sources, request.settings, at=at)
+    notices = list(traced.trace.notes)
+    other = len(traced.joined.unplaced)
+    if other:
+        notices.append(
+            f"{other} more {'place' if other == 1 else 'places'} of the trace "
+            f"{'is' if other == 1 else 'are'} in other files: `gbfix trace --read` lists all."
+        )
+    errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
+    return replace(result, errors=tuple(errors), notices=(*result.notices, *notices))
 
 
 def _in_line_order(file: FileResult) -> FileResult:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def document(
     `diffs` are the diffs of `apply --diff`; `written` says whether changed files were written;
     `with_source` adds the new text of changed files, for input that came from a pipe.
     """
-    findings = [(file, finding) for file in result.files for finding in file.findings]
+    findings = [(file, found) for file in result.files for found in file.findings]
     content = {
         "version": VERSION,
         "gbfix": __version__,
@@ -40,19 +41,17 @@ def document(
             for file in result.files
             if file.findings or file.changed
         ],
-        "findings": [finding_entry(finding) for _, finding in findings],
+        "findings": [finding_entry(found) for _, found in findings],
         "fixes": [
-            {**_place(finding), **_offer(finding.applied)}
-            for _, finding in findings
-            if finding.applied
+            {**_place(found), **_offer(found.applied)} for _, found in findings if found.applied
         ],
         "errors": [{"path": str(e.path), "sentence": e.sentence} for e in result.errors],
         "notices": list(result.notices),
         "summary": {
             "files": len(result.files),
             "findings": len(findings),
-            "fixable": sum(bool(finding.offers) for _, finding in findings),
-            "fixed": sum(finding.applied is not None for _, finding in findings),
+            "fixable": sum(bool(found.offers) for _, found in findings),
+            "fixed": sum(found.applied is not None for _, found in findings),
             "errors": len(result.errors),
         },
     }
@@ -88,20 +87,23 @@ def _place(finding: Finding) -> dict[str, Any]:
     }
 
 
-def finding_entry(finding: Finding) -> dict[str, Any]:
-    """A finding as an entry of the document."""
-    return {
-        **_place(finding),
-        "message": finding.message,
-        "function": finding.function,
-        "certain": finding.certain,
-        "offers": [_offer(offer) for offer in finding.offers],
+def finding_entry(found: Finding) -> dict[str, Any]:
+    """One finding, as all commands print it."""
+    entry = {
+        **_place(found),
+        "message": found.message,
+        "function": found.function,
+        "certain": found.certain,
+        "offers": [_offer(offer) for offer in found.offers],
         "refusals": [
             {"transform": r.transform, "code": r.code, "sentence": r.sentence}
-            for r in finding.refusals
+            for r in found.refusals
         ],
-        "fixed_by": finding.applied.transform if finding.applied else None,
+        "fixed_by": found.applied.transform if found.applied else None,
     }
+    if found.seen is not None:
+        entry["trace"] = {**asdict(found.seen), "cost": found.seen.cost}
+    return entry
 
 
 def _offer(offer: FixOffer) -> dict[str, Any]:

@@ -19,15 +19,14 @@ def check_lines(result: RunResult, *, excerpts: bool = False) -> Iterator[Line]:
     """Every finding with the fixes on offer, or the reasons why there is none."""
     findings = 0
     fixable = 0
-    for file in result.files:
-        for finding in file.findings:
-            findings += 1
-            fixable += bool(finding.offers)
-            yield line(*_place(finding), finding.message, " ", *_offers(finding))
-            if excerpts:
-                yield from _excerpt(file, finding)
-            if not finding.offers:
-                yield from _refusals(finding)
+    for file, finding in _ordered(result):
+        findings += 1
+        fixable += bool(finding.offers)
+        yield line(*_place(finding), finding.message, " ", *_offers(finding), *_cost(finding))
+        if excerpts:
+            yield from _excerpt(file, finding)
+        if not finding.offers:
+            yield from _refusals(finding)
     files = sum(bool(file.findings) for file in result.files)
     yield from _rule_off(excerpts and findings)
     if not findings:
@@ -47,7 +46,7 @@ def apply_lines(
     `written` says whether the fixes are in the files or only in a diff; `safety` is the least
     safety at which fixes were made.
     """
-    pairs = [(file, finding) for file in result.files for finding in file.findings]
+    pairs = _ordered(result)
     fixed = [(finding, finding.applied) for _, finding in pairs if finding.applied]
     left = [(file, finding) for file, finding in pairs if not finding.applied]
     done = "fixed by " if written else "would be fixed by "
@@ -64,6 +63,21 @@ def apply_lines(
         yield from _refusals(finding)
     yield from _rule_off(pairs)
     yield from _apply_summary(result, len(fixed), len(left), written)
+
+
+def _ordered(result: RunResult) -> list[tuple[FileResult, Finding]]:
+    """All findings, in the order of the files; those that a trace tells of most costly first."""
+    pairs = [(file, finding) for file in result.files for finding in file.findings]
+    return sorted(pairs, key=lambda pair: -pair[1].seen.cost if pair[1].seen else 0)
+
+
+def _cost(finding: Finding) -> Sequence[str]:
+    """What the trace tells of a finding."""
+    seen = finding.seen
+    if seen is None:
+        return ()
+    calls = f", {_count(seen.calls, 'call')}" if seen.calls else ""
+    return (f" ({_count(seen.fragments, 'fragment')}, {seen.effect}{calls})",)
 
 
 def _apply_summary(result: RunResult, fixed: int, left: int, written: bool) -> Iterator[Line]:

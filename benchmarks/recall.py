@@ -1,0 +1,296 @@
+"""How much of what Dynamo breaks on `check` finds by reading, and how much of what it says is wrong.
+
+Each row of `models.py` is run in a fresh process, once in eager to see which functions and lines are
+executed, and once compiled while `gbfix.trace` records. The static analysis then reads the files that
+were executed, without the trace, and the two are matched:
+
+- attributed: the share of Dynamo's places that are joined to a site in the source;
+- recall: the share of Dynamo's places at which `check` reports a site by itself;
+- false alarms: the share of the sites that `check` reports in executed functions at which Dynamo does
+  not break. Of these, the ones on lines that no call executed are listed apart: whether they break is
+  not known.
+
+    python benchmarks/recall.py                 # all rows
+    python benchmarks/recall.py --rows t5 bart
+    python benchmarks/recall.py --save          # write results/recall.json and recall.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+TIMEOUT = 1200
+Result = dict[str, Any]
+Site = tuple[str, int]
+
+
+# One row, in a process of its own
+
+
+@dataclass
+class Executed:
+    """What an eager run has executed in the files of a package."""
+
+    package: str
+    functions: set[tuple[str, int, str]]
+    lines: set[Site]
+
+    def trace(self, frame: Any, event: str, _: Any) -> Any:
+        """A trace function for `sys.settrace`."""
+        code = frame.f_code
+        if not code.co_filename.startswith(self.package):
+            return None
+        self.functions.add((code.co_filename, code.co_firstlineno, code.co_name))
+        self.lines.add((code.co_filename, frame.f_lineno))
+        return self.trace
+
+
+def measure(row: str) -> Result:
+    """Run one row and match what Dynamo reports with what the analysis says."""
+    import models
+    import torch
+    import trees
+
+    import gbfix.trace
+    from gbfix.engine import run
+    from gbfix.settings import Settings
+    from gbfix.source.loading import load
+    from gbfix.trace import joining
+    from gbfix.trace.ownership import Owned
+    from gbfix.trace.places import places
+
+    torch.set_num_threads(1)
+    package = trees.stock()
+    executed = Executed(str(package), set(), set())
+    case = models.build(row)
+    with torch.no_grad():
+        sys.settrace(executed.trace)
+        try:
+            for inputs in case.calls:
+                case.model(**inputs)
+        finally:
+            sys.settrace(None)
+        with gbfix.trace.record(triage=False) as recording:
+            compiled = torch.compile(case.model, backend="eager", dynamic=False)
+            for inputs in case.calls:
+                compiled(**inputs)
+    trace = recording.trace
+    owned = Owned([package])
+    names = {file for file, _, _ in executed.functions}
+    sources = load(sorted(Path(name) for name in names)).sources
+    static = run(sources, Settings(), rewrite=False)
+    told = run(sources, Settings(), rewrite=False, observed=joining.observed(trace))
+    by_itself = joining.join(trace, static, owned)
+    found = [f for f in by_itself.findings if f.code.startswith("GBF")]
+    attributed = joining.join(trace, told, owned)
+    where = places(trace, owned)
+    ours = {_key(f, package) for f in found}
+    reported = [f for file in static.files for f in file.findings]
+    inside = [f for f in reported if _is_executed(f, executed)]
+    alarms = [f for f in inside if _key(f, package) not in ours]
+    return {
+        "row": row,
+        "broke": [_place(p, package) for p in where],
+        "attributed": len({_key(f, package) for f in attributed.findings}),
+        "diagnosed": len({_key(f, package) for f in attributed.findings if f.code[:3] == "GBF"}),
+        "unplaced": [_place(p, package) for p in attributed.unplaced],
+        "missed": [
+            _finding(f, package) for f in by_itself.findings if not f.code.startswith("GBF")
+        ],
+        "found": [_finding(f, package) for f in found],
+        "reported": len(reported),
+        "inside": len(inside),
+        "alarms": [{**_finding(f, package), "executed": _lines_ran(f, executed)} for f in alarms],
+        "notes": list(trace.notes),
+        "errors": [error.sentence for error in static.errors],
+    }
+
+
+def _is_executed(finding: Any, executed: Executed) -> bool:
+    """Whether the innermost function around a site was executed."""
+    import ast
+
+    tree = _tree(str(finding.path))
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.lineno <= finding.line <= (node.end_lineno or node.lineno)
+    ]
+    if not around:
+        return False
+    inner = max(around, key=lambda node: node.lineno)
+    first = min([inner.lineno, *(d.lineno for d in inner.decorator_list)])
+    return (str(finding.path), first, inner.name) in executed.functions
+
+
+def _lines_ran(finding: Any, executed: Executed) -> bool:
+    lines = range(finding.line, finding.end_line + 1)
+    return any((str(finding.path), line) in executed.lines for line in lines)
+
+
+_TREES: dict[str, Any] = {}
+
+
+def _tree(path: str) -> Any:
+    import ast
+
+    if path not in _TREES:
+        _TREES[path] = ast.parse(Path(path).read_text(encoding="utf-8"))
+    return _TREES[path]
+
+
+def _key(finding: Any, package: Path) -> tuple[str, int, int]:
+    return str(Path(finding.path).relative_to(package)), finding.line, finding.column
+
+
+def _finding(finding: Any, package: Path) -> Result:
+    file, line, _ = _key(finding, package)
+    return {
+        "site": f"{file}:{line}",
+        "code": finding.code,
+        "message": finding.message,
+        "certain": finding.certain,
+        "registry": finding.seen.registry if finding.seen else None,
+    }
+
+
+def _place(place: Any, package: Path) -> Result:
+    file = place.frame.file.removeprefix(f"{package}/")
+    return {
+        "site": f"{file}:{place.frame.line}",
+        "text": place.frame.text,
+        "reason": str(place.reason),
+        "fragments": place.fragments,
+    }
+
+
+# All rows
+
+
+def run_row(row: str) -> Result:
+    """Measure a row in a fresh process."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TORCH")}
+    environment |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, __file__, "--measure", row]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=TIMEOUT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"row": row, "error": f"no result after {TIMEOUT} seconds"}
+    if done.returncode:
+        return {"row": row, "error": done.stderr[-1500:]}
+    result: Result = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def figures(results: list[Result]) -> Result:
+    """The figures over distinct places of all rows."""
+    broke = {p["site"] for r in results for p in r["broke"]}
+    unplaced = {p["site"] for r in results for p in r["unplaced"]}
+    missed = {f["site"] for r in results for f in r["missed"]}
+    found = {f["site"] for r in results for f in r["found"]}
+    alarms = {f["site"]: f for r in results for f in r["alarms"] if f["site"] not in found}
+    ran = {site for site, f in alarms.items() if f["executed"]}
+    inside = len(found) + len(alarms)
+    return {
+        "places": len(broke),
+        "attributed": (len(broke) - len(unplaced)) / max(len(broke), 1),
+        "found": len(found),
+        "missed": sorted(missed - found),
+        "recall": len(found) / max(len(found | missed), 1),
+        "reported_in_executed_functions": inside,
+        "false_alarms": sorted(alarms),
+        "false_alarm_share": len(alarms) / max(inside, 1),
+        "false_alarms_on_executed_lines": sorted(ran),
+        "false_alarm_share_on_executed_lines": len(ran) / max(len(found) + len(ran), 1),
+    }
+
+
+def markdown(results: list[Result], total: Result) -> str:
+    """The table and the lists."""
+    import platform
+
+    import torch
+
+    lines = [
+        "# What `check` finds of what Dynamo breaks on",
+        "",
+        f"torch {torch.__version__}, transformers 4.52.4, Python {platform.python_version()}, CPU; "
+        'random weights, all calls of each row, `backend="eager"`. '
+        "Made by `python benchmarks/recall.py --save`.",
+        "",
+        "| row | places | attributed | found by `check` | sites in executed functions | "
+        "false alarms (on executed lines) |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for r in results:
+        if "error" in r:
+            lines.append(f"| {r['row']} | error | | | | |")
+            continue
+        ran = sum(f["executed"] for f in r["alarms"])
+        lines.append(
+            f"| {r['row']} | {len(r['broke'])} | {len(r['broke']) - len(r['unplaced'])} | "
+            f"{len(r['found'])} | {r['inside']} | {len(r['alarms'])} ({ran}) |"
+        )
+    lines += [
+        "",
+        f"Distinct places: {total['places']}; attributed {total['attributed']:.2f}; "
+        f"recall {total['recall']:.2f}; false alarms {total['false_alarm_share']:.2f}, "
+        f"on executed lines {total['false_alarm_share_on_executed_lines']:.2f}.",
+    ]
+    for title, kind in (("Not found", "missed"), ("False alarms", "alarms")):
+        seen: dict[str, Result] = {f["site"]: f for r in results for f in r.get(kind, ())}
+        found = {f["site"] for r in results for f in r.get("found", ())}
+        listed = [f for site, f in sorted(seen.items()) if site not in found]
+        if listed:
+            lines += ["", f"## {title}", ""]
+            lines += [f"- `{f['site']}` {f['code']}: {f['message']}" for f in listed]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Measure rows and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", nargs="+")
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--measure", metavar="ROW", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        print(json.dumps(measure(given.measure)))
+        return 0
+    import models
+
+    results: list[Result] = []
+    for row in given.rows or list(models.ROWS):
+        started = time.monotonic()
+        results.append(run_row(row))
+        state = results[-1].get("error", "done")
+        print(f"{row}: {state} ({time.monotonic() - started:.0f} s)", file=sys.stderr, flush=True)
+    good = [r for r in results if "error" not in r]
+    total = figures(good)
+    text = markdown(results, total)
+    print(text)
+    if given.save:
+        RESULTS.joinpath("recall.md").write_text(text, encoding="utf-8")
+        content = {"figures": total, "rows": results}
+        RESULTS.joinpath("recall.json").write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+    counts = Counter(f["code"] for r in good for f in r["alarms"])
+    print(dict(counts), file=sys.stderr)
+    return int(len(good) < len(results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

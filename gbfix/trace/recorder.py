@@ -1,0 +1,397 @@
+"""Turns what Dynamo does into events of a journal, while the program runs.
+
+Nothing here may change what the program does: every method swallows its own failures (the first of
+them is noted in the trace), no random number is drawn, and no value of the program is kept. How Dynamo
+is watched is not known here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import linecache
+import os
+import platform
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from gbfix.trace.encoding import encode
+from gbfix.trace.model import (
+    Break,
+    Code,
+    Effect,
+    Entry,
+    Failure,
+    Frame,
+    Known,
+    Process,
+    Recompile,
+    Sample,
+    Signature,
+    Skip,
+)
+from gbfix.trace.reasons import effect_of, reason_of
+
+_OWN = str(Path(__file__).parent.parent)
+_BYTES_A_SAMPLE = 32 << 20
+_BYTES_A_PROCESS = 256 << 20
+_CALLS_LOOKED_AT = 256
+_MOST_FAILURES = 3
+_MOST_SIGNATURES = 4
+_SECONDS_BETWEEN_COUNTS = 1.0
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+class Sink(Protocol):
+    """Where events go: a journal, or a list."""
+
+    def write(self, event: str, value: Any) -> None:
+        """Take one event."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is recorded beside breaks.
+
+    Attributes:
+        tensors: the folder for argument values; None keeps none.
+        samples: how many calls of an entry are sampled at most.
+        triage: whether a failing call is run again in eager, in a forked child.
+    """
+
+    tensors: Path | None = None
+    samples: int = 4
+    triage: bool = True
+
+
+def harmless(method: _Method) -> _Method:
+    """A method whose failures are noted once and otherwise forgotten."""
+
+    @functools.wraps(method)
+    def guarded(self: Recorder, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        except Exception as error:
+            self.failed(method.__name__, error)
+            return None
+
+    return guarded  # type: ignore[return-value]
+
+
+@dataclass
+class _Called:
+    """What is known of an entry in this process."""
+
+    entry: Entry
+    calls: int = 0
+    told: int = 0
+    told_at: float = 0.0
+    samples: set[tuple[str, ...]] = field(default_factory=set)
+    failures: int = 0
+
+
+class Recorder:
+    """Watches Dynamo (see `gbfix.dynamo.hooks.Watcher`) and writes events."""
+
+    def __init__(self, sink: Sink, options: Options) -> None:
+        self.sink = sink
+        self.options = options
+        self.entries: dict[str, _Called] = {}
+        self.running = threading.local()
+        self.signatures: dict[Code, set[Signature]] = {}
+        self.bytes = 0
+        self.pid = -1
+        self.noted: set[str] = set()
+        atexit.register(self.finish)
+
+    # What the hooks tell
+
+    @harmless
+    def entered(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """Count and sample a call of a compiled callable."""
+        self._check_process()
+        called = self._called(function)
+        called.calls += 1
+        self._count(called)
+        if called.calls <= _CALLS_LOOKED_AT and len(called.samples) < self.options.samples:
+            self._sample(called, args, kwargs)
+        stack = self._stack()
+        stack.append(called.entry.id)
+
+        def left(error: BaseException | None) -> None:
+            stack.pop()
+            if error is not None and isinstance(error, Exception):
+                self._left(called, function, args, kwargs, error)
+
+        return left
+
+    @harmless
+    def compiling(self, code: types.CodeType, names: dict[str, Any]) -> None:
+        """Keep what kinds of arguments a function is compiled for."""
+        self._check_process()
+        self._sign(code, names)
+
+    @harmless
+    def broke(
+        self, code: types.CodeType, reason: str, error: BaseException | None, stack: Sequence[Any]
+    ) -> None:
+        """Record a break."""
+        self._check_process()
+        effect = effect_of(reason)
+        self._break(code, reason, error, stack, effect)
+
+    @harmless
+    def gave_up(self, code: types.CodeType, error: BaseException, demanded: bool) -> None:
+        """Record what no break has told of: a frame that fails, be it demanded or not."""
+        from gbfix.dynamo.hooks import is_unsupported, user_stack
+
+        if not is_unsupported(error) or getattr(error, "logged", False):
+            return
+        self._check_process()
+        effect = Effect.FAILS if demanded else Effect.SKIPS_FRAME
+        self._break(
+            code, str(error).split("\nfrom user code:")[0], error, user_stack(error), effect
+        )
+
+    @harmless
+    def skipped(self, code: types.CodeType, reason: str) -> None:
+        """Record a frame left to Python."""
+        self._check_process()
+        first = next(iter(reason.strip().splitlines()), "")
+        self._write("skip", Skip(_code(code), first, self._entry()))
+
+    @harmless
+    def recompiled(self, code: types.CodeType, reasons: Sequence[str]) -> None:
+        """Record a recompilation, without the names of the compilations that guards belong to."""
+        self._check_process()
+        guards = tuple(reason.split(": ", 1)[-1].splitlines()[0] for reason in reasons if reason)
+        self._write("recompile", Recompile(_code(code), guards, self._entry()))
+
+    # Entries
+
+    def _called(self, function: Any) -> _Called:
+        entry = entry_of(function)
+        if entry.id not in self.entries:
+            self.entries[entry.id] = _Called(entry)
+            self._write("entry", entry)
+        return self.entries[entry.id]
+
+    def _count(self, called: _Called) -> None:
+        """Tell the number of calls now and then, so that a killed program has told nearly all."""
+        now = time.monotonic()
+        doubled = called.calls >= 2 * called.told and called.calls <= 1024
+        if doubled or now - called.told_at > _SECONDS_BETWEEN_COUNTS:
+            called.told, called.told_at = called.calls, now
+            self.sink.write("calls", {called.entry.id: called.calls})
+
+    def _sample(self, called: _Called, args: Any, kwargs: Any) -> None:
+        from gbfix.trace.samples import NotPlain, arguments, copied
+
+        told = arguments(args, kwargs)
+        if told in called.samples:
+            return
+        called.samples.add(told)
+        file = None
+        left = min(_BYTES_A_SAMPLE, _BYTES_A_PROCESS - self.bytes)
+        if self.options.tensors is not None and not _capturing():
+            with contextlib.suppress(NotPlain):
+                file = self._store(copied(args, kwargs, left))
+        self._write("sample", Sample(called.entry.id, told, file))
+
+    def _store(self, values: Any) -> str:
+        import torch
+
+        assert self.options.tensors is not None
+        self.options.tensors.mkdir(parents=True, exist_ok=True)
+        path = self.options.tensors / f"{os.getpid()}-{time.time_ns():x}.pt"
+        temporary = path.with_suffix(".part")
+        torch.save(values, temporary)
+        self.bytes += temporary.stat().st_size
+        temporary.replace(path)
+        return path.name
+
+    @harmless
+    def _left(
+        self, called: _Called, function: Any, args: Any, kwargs: Any, error: Exception
+    ) -> None:
+        """Record an exception that leaves a compiled callable, and whose it is."""
+        from gbfix.trace.triage import judge
+
+        called.failures += 1
+        if called.failures > _MOST_FAILURES:
+            return
+        rerun = self.options.triage
+        verdict, evidence = judge(
+            function, args, kwargs, error, rerun=rerun, in_child=self._fall_silent
+        )
+        message = next(iter(str(error).strip().splitlines()), "")[:500]
+        failure = Failure(called.entry.id, type(error).__name__, message, verdict, evidence)
+        self._write("failure", failure)
+
+    # Events
+
+    def _break(
+        self,
+        code: types.CodeType,
+        reason: str,
+        error: BaseException | None,
+        stack: Sequence[Any],
+        effect: Effect,
+    ) -> None:
+        frames = tuple(_frame(frame) for frame in stack if not frame.filename.startswith(_OWN))
+        known: tuple[Known, ...] = ()
+        with contextlib.suppress(Exception):
+            known = self._known_at(error, frames)
+        self._write(
+            "break", Break(frames, reason_of(reason), effect, _code(code), self._entry(), 1, known)
+        )
+
+    def _known_at(self, error: BaseException | None, frames: Sequence[Frame]) -> tuple[Known, ...]:
+        from gbfix.dynamo.hooks import names_at
+
+        found = names_at(error)
+        if found is None or not frames or found[0].co_filename != frames[-1].file:
+            return ()
+        return _known(found[1])
+
+    def _sign(self, code: types.CodeType, names: dict[str, Any]) -> None:
+        made = Signature(_code(code), _known(names))
+        known = self.signatures.setdefault(made.code, set())
+        if made not in known and len(known) < _MOST_SIGNATURES and made.parameters:
+            known.add(made)
+            self._write("signature", made)
+
+    def _write(self, event: str, value: Any) -> None:
+        self.sink.write(event, encode(value))
+
+    def _entry(self) -> str | None:
+        stack = self._stack()
+        return stack[-1] if stack else None
+
+    def _stack(self) -> list[str]:
+        stack: list[str] | None = getattr(self.running, "stack", None)
+        if stack is None:
+            stack = self.running.stack = []
+        return stack
+
+    def _check_process(self) -> None:
+        """A forked child begins anew: what it counts must not be counted twice."""
+        if self.pid == os.getpid():
+            return
+        first = self.pid == -1
+        self.pid = os.getpid()
+        if not first:
+            self.entries = {}
+            self.signatures = {}
+            self.bytes = 0
+        self._write("process", this_process())
+
+    def _fall_silent(self) -> None:
+        self.sink = _Nowhere()
+
+    def failed(self, what: str, error: Exception) -> None:
+        """Note that recording failed, once for each kind of failure."""
+        note = f"recording failed ({what}): {type(error).__name__}: {error}"
+        if note not in self.noted and len(self.noted) < 20:
+            self.noted.add(note)
+            with contextlib.suppress(Exception):
+                self.sink.write("note", note)
+
+    def finish(self) -> None:
+        """Tell the final counts of calls."""
+        if self.pid == os.getpid():
+            calls = {key: called.calls for key, called in self.entries.items()}
+            if calls:
+                self.sink.write("calls", calls)
+
+
+class _Nowhere:
+    """Takes events and forgets them."""
+
+    def write(self, event: str, value: Any) -> None:
+        """Forget one event."""
+
+
+def entry_of(function: Any) -> Entry:
+    """The entry that a compiled function is, or the module whose call it is."""
+    import torch
+
+    owner = getattr(function, "__self__", None)
+    if not isinstance(owner, torch.nn.Module):
+        wrapped = getattr(function, "__wrapped__", None)
+        owner = wrapped if isinstance(wrapped, torch.nn.Module) else None
+    if owner is not None:
+        kind = type(owner)
+        code = getattr(kind.forward, "__code__", None)
+        name, module = kind.__qualname__, kind.__module__
+    else:
+        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        name = getattr(function, "__qualname__", type(function).__name__)
+        module = getattr(function, "__module__", None) or ""
+    file, line = (code.co_filename, code.co_firstlineno) if code else ("", 0)
+    return Entry(f"{file}:{line}:{name}", name, module, file, line)
+
+
+def this_process() -> Process:
+    """The process that runs."""
+    import torch
+
+    argv = tuple(getattr(sys, "argv", ()))
+    version = str(torch.__version__)
+    return Process(
+        os.getpid(), argv, str(Path.cwd()), platform.python_version(), version, time.time()
+    )
+
+
+def _capturing() -> bool:
+    """Whether a CUDA graph is being captured, during which nothing may be copied."""
+    import torch
+
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return bool(started and torch.cuda.is_current_stream_capturing())
+
+
+def _code(code: types.CodeType) -> Code:
+    return Code(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+def _known(names: dict[str, Any]) -> tuple[Known, ...]:
+    from gbfix.dynamo.hooks import kind_of
+
+    found: list[Known] = []
+    for name, value in names.items():
+        if name.startswith("__"):  # Dynamo's own
+            continue
+        kind, dtype, rank = kind_of(value)
+        text = str(dtype).removeprefix("torch.") if dtype is not None else None
+        found.append(Known(name, kind, text, rank))
+    return tuple(found)
+
+
+def _frame(frame: Any) -> Frame:
+    """A `traceback.FrameSummary` as a frame; its columns are bytes of the line, from 0."""
+    line, end_line = frame.lineno or 0, getattr(frame, "end_lineno", None)
+    return Frame(
+        frame.filename,
+        line,
+        frame.name,
+        (frame.line or "").strip().splitlines()[0] if frame.line else "",
+        _column(frame.filename, line, getattr(frame, "colno", None)),
+        end_line,
+        _column(frame.filename, end_line or line, getattr(frame, "end_colno", None)),
+    )
+
+
+def _column(file: str, line: int, offset: int | None) -> int | None:
+    if offset is None:
+        return None
+    text = linecache.getline(file, line)
+    return len(text.encode()[:offset].decode(errors="replace")) + 1
