@@ -54,7 +54,9 @@ def load(path: Path) -> Trace:
         if one is None:
             continue
         one = _with_stack(one, stacks)
-        code = codes.setdefault(message.frame or str(one.place), _split_code(one, message.frame))
+        code = _split_code(one, message.frame)
+        if one.skipped is None:
+            code = codes.setdefault(message.frame or str(one.place), code)
         breaks.append(Break(one.stack, one.reason, one.effect, code))
     made = Trace(source="TORCH_LOGS", breaks=tuple(breaks), recompiles=tuple(recompiles))
     return merge([made])
