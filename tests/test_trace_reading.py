@@ -1,4 +1,4 @@
-"""Traces made elsewhere: PyTorch's own logs, of this and other versions, and files of other machines."""
+"""Traces made elsewhere: logs of PyTorch, of this and other versions, and files of other machines."""
 
 from __future__ import annotations
 
