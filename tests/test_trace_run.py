@@ -300,7 +300,7 @@ def test_whose_failure_it_is(tmp_path: Path) -> None:
     )
     done = traced(tmp_path, "program.py")
     assert done.stdout.split() == (
-        ["Unsupported", "True", "RuntimeError", "True", "BackendCompilerFailed", "True"]
+        ["Unsupported", "True", "TorchRuntimeError", "True", "BackendCompilerFailed", "True"]
     )
     verdicts = {f.entry.rpartition(":")[2]: f.verdict for f in trace_in(tmp_path).failures}
     assert verdicts == {
