@@ -140,8 +140,8 @@ class _Run:
         rewrite: bool,
         at: At | None,
         on_file: Callable[[Path], None] | None,
-        observed: Observed | None,
-        only: Only | None,
+        observed: Observed | None = None,
+        only: Only | None = None,
     ) -> None:
         self.settings = settings
         self.rewrite = rewrite
