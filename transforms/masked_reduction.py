@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.sites import BreakSite
-from gbfix.diagnoses import MASK_INDEX
+from gbfix.diagnoses import MASK_INDEX, NONZERO
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.dense_region import region_edits, region_of
@@ -61,7 +61,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
 
 TRANSFORM = Transform(
     name="masked_reduction",
-    codes=(MASK_INDEX.code,),
+    codes=(MASK_INDEX.code, NONZERO.code),
     summary="reduce rows that a mask selects without selecting them",
     doc=__doc__ or "",
     propose=propose,

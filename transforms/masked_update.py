@@ -29,6 +29,13 @@ share the storage of what is written, the result is copied into it instead. Laye
 and `nn.LayerNorm` are row-wise, and modules of the project are looked into; batch normalisation or a
 softmax over the selected rows is not, and is left alone. A layer that runs on every row costs more
 than one that runs on the selected rows.
+
+Rows found with `torch.where(mask)` or `nonzero` are treated alike. In a mixture of experts, where
+`row, slot = torch.where(ids == e)` routes rows to an expert, every expert runs on every row and its
+result is weighed with zero where it was not routed: with `n` experts, of which each row uses `k`,
+that is `n / k` times the arithmetic, without any synchronisation. Loops over the experts that are hit
+become loops over all of them. Where a row may be found twice, or a weight goes through more than a
+product, the routing is left alone.
 """
 
 from __future__ import annotations
@@ -38,7 +45,7 @@ import ast
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.dynamic import shape_from_data
 from gbfix.analysis.sites import BreakSite
-from gbfix.diagnoses import MASK_INDEX, TENSOR_BRANCH
+from gbfix.diagnoses import MASK_INDEX, NONZERO, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.dense_region import region_edits, region_of
@@ -62,9 +69,14 @@ def propose(site: BreakSite, context: Context) -> Fix:
         layers = ", ".join(f"`{name}`" for name in dict.fromkeys(region.found.applied))
         verb = "runs" if layers.count("`") == 2 else "run"
         reason = f"{layers} {verb} on every row, not only on the selected ones"
+        if region.found.routed:
+            reason += "; the work grows with the number of experts, not of those a row is routed to"
     elif region.found.reordered:
         reason = "rows that are not selected add zero; the order of a sum may change"
     safety = Safety.SAFE
+    if region.found.gated and region.found.applied:
+        safety = Safety.REVIEW
+        reason += "; gradients of what nothing is routed to are zero instead of None"
     if region.found.asserted:
         safety, reason = Safety.REVIEW, "of nothing, compiled code raises RuntimeError in the graph"
     return Fix(
@@ -83,7 +95,7 @@ def _spares_selection(site: BreakSite, context: Context) -> bool:
 
 TRANSFORM = Transform(
     name="masked_update",
-    codes=(MASK_INDEX.code, TENSOR_BRANCH.code),
+    codes=(MASK_INDEX.code, NONZERO.code, TENSOR_BRANCH.code),
     summary="write rows that a mask selects with `torch.where`",
     doc=__doc__ or "",
     propose=propose,

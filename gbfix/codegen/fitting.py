@@ -32,7 +32,7 @@ def fitted(line: str, width: int, unit: str = "    ") -> str:
     head, text = line[:start], line[start:]
     if isinstance(value, ast.Call):
         made = _broken(text, width, unit, len(head))
-        if "\n" in made and layout.fits(f"{head}{made}", width):
+        if "\n" in made:
             return f"{head}{made}"
     inside = text[1:-1] if text.startswith("(") and isinstance(value, ast.Tuple) else text
     parts = [_part(line, e) for e in value.elts] if isinstance(value, ast.Tuple) else []
@@ -77,7 +77,15 @@ def _broken(text: str, width: int, unit: str, used: int) -> str:
             call = _forced(owner, unit)
             return f"{call}{tail}" if call else text
     made = layout.call(function, arguments, width=width - used, unit=unit)
-    return made
+    if layout.fits(made, width):
+        return made
+    positional = len(node.args)
+    broken = [
+        _broken(a, width - len(unit) - 1, unit, 0) if n < positional else a
+        for n, a in enumerate(arguments)
+    ]
+    lines = "".join(f"{layout.indent(b, unit)},\n" for b in broken)
+    return f"{function}(\n{lines})"
 
 
 def _forced(text: str, unit: str) -> str | None:

@@ -19,6 +19,7 @@ from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flatten
 from gbfix.fixes import Context
 from gbfix.lowering.reductions import REDUCTIONS, counted, losses, reduced
+from gbfix.lowering.routing import Index, distinct_rows, found_in, found_rows, pair_index, row_index
 from gbfix.lowering.rowwise import Needs, NotRowwise, call_is_rowwise
 from gbfix.lowering.selection import Lowered, Masks, Selection
 
@@ -39,6 +40,8 @@ class Found:
         reordered: a sum is formed in another order.
         asserted: with nothing selected the compiled code raises in the graph.
         unwarned: a warning about too few elements is not given by the compiled code.
+        gated: a branch is left out that spared work if nothing was selected.
+        routed: rows are routed to layers in pairs with slots.
         applied: layers or functions of the project run on every row.
     """
 
@@ -47,6 +50,8 @@ class Found:
     reordered: bool = False
     asserted: bool = False
     unwarned: bool = False
+    gated: bool = False
+    routed: bool = False
     applied: list[str] = field(default_factory=list)
 
 
@@ -60,6 +65,9 @@ class DenseBlock:
         self.lines = self.masks.lines
         self.found = Found()
         self.held: dict[str, Lowered] = {}
+        self.indices: dict[str, Index] = {}
+        self.hits: set[str] = set()
+        self.numbered: str | None = None
         self.bound: set[str] = set()
         self.known: set[str] = set()
         self.storing = False
@@ -95,11 +103,49 @@ class DenseBlock:
         else:
             raise Refused("statement-kind", f"line {statement.lineno} is not a plain statement")
 
+    @property
+    def names(self) -> set[str]:
+        """Names that hold selected rows, or where they are."""
+        return {*self.held, *self.indices}
+
+    def _finds(self, target: ast.expr, value: ast.expr) -> bool:
+        """Whether a statement names the indices of what a mask selects."""
+        analysis = self.context.analysis
+        if isinstance(target, ast.Name):
+            mask = found_rows(value, analysis)
+            if mask is None:
+                return False
+            self.indices[target.id] = row_index(mask, self.masks, self.context)
+            return True
+        if isinstance(target, ast.Tuple):
+            mask = found_in(value, analysis)
+            names = [e.id for e in target.elts if isinstance(e, ast.Name)]
+            if mask is None or len(names) != len(target.elts):
+                return False
+            if len(names) == 1:
+                self.indices[names[0]] = row_index(mask, self.masks, self.context)
+                return True
+            if len(names) == 2:
+                self.pair_distinct = distinct_rows(mask, self.context)
+                pair = (names[0], names[1])
+                self.indices |= pair_index(pair, mask, self.masks, self.context, self.numbered)
+                return True
+        return False
+
+    def _index(self, node: ast.expr) -> Index | None:
+        return self.indices.get(node.id) if isinstance(node, ast.Name) else None
+
     def _assign(self, statement: ast.Assign, target: ast.expr) -> None:
+        if self._finds(target, statement.value):
+            return
+        alias = self._index(statement.value)
+        if alias is not None and isinstance(target, ast.Name):
+            self.indices[target.id] = alias
+            return
         if isinstance(target, ast.Subscript):
             selected = self.selected_by(target)
-            if selected is not None:
-                self._store(statement, target, selected)
+            if selected is not None or self._index(target.slice) is not None:
+                self._store(statement, target, selected or target.slice)
                 return
         value = self.lower(statement.value, fill=1 if isinstance(target, ast.Name) else None)
         if value.rows is not None:
@@ -181,7 +227,7 @@ class DenseBlock:
             return
         if target.slice is not mask:
             raise Refused("mask-not-first", "the mask is one of several indices of what is written")
-        selection = self.masks.select(mask)
+        selection = self._select(mask)
         if selection.key != value.rows.key:
             raise Refused("other-mask", "what is written was selected by another mask")
         self._put(target, selection, value, cast=False)
@@ -207,6 +253,19 @@ class DenseBlock:
             self.lines.append(f"{base.operand}.copy_({self.torch}.where({given}))")
         self.found.stores += 1
         self._bind(target)
+
+    def _select(self, mask: ast.expr) -> Selection:
+        """The selection of a mask, or of indices that are written to.
+
+        Raises:
+            Refused: where a row may have been found more than once.
+        """
+        index = self._index(mask)
+        if index is None:
+            return self.masks.select(mask)
+        if index.slot or (index.routed is not None and not self.pair_distinct):
+            raise Refused("row-repeated", "a row may be found more than once, and written as often")
+        return index.selection
 
     def _own(self, name: str) -> bool:
         """Whether a local name is the only way to its storage, so that it may be rebound."""
@@ -235,6 +294,12 @@ class DenseBlock:
             self.lines.append(f"{target.id} = {target.id} {symbol} {value.operand}")
             return
         selected = self.selected_by(_loaded(target)) if isinstance(target, ast.Subscript) else None
+        if (
+            selected is None
+            and isinstance(target, ast.Subscript)
+            and self._index(target.slice) is not None
+        ):
+            selected = target.slice
         if selected is None or not isinstance(target, ast.Subscript):
             value = self.lower(statement.value)
             if value.rows is not None or value.count is not None:
@@ -244,7 +309,7 @@ class DenseBlock:
             return
         if target.slice is not selected or symbol is None:
             raise Refused("mask-not-first", "the mask is one of several indices of what is written")
-        selection = self.masks.select(selected)
+        selection = self._select(selected)
         old = self.lower(target.value)
         if old.rows is not None:
             raise Refused("nested-selection", "what is written to was itself selected")
@@ -265,7 +330,9 @@ class DenseBlock:
             value.rows is not None and isinstance(statement.op, ast.Mult)
         )
         left = self._filled(mine, 1).operand if risky else mine.operand
-        made = replace(mine, text=f"{left} {symbol} {value.operand}", bare=False)
+        extra = mine.extra if mine.extra is not None else value.extra
+        text = f"{left} {symbol} {value.operand}"
+        made = replace(mine, text=text, bare=False, extra=extra)
         self._put(target, selection, made, cast=value.rows is not None)
 
     # Expressions
@@ -278,6 +345,8 @@ class DenseBlock:
         """
         if isinstance(node, ast.Name) and node.id in self.held:
             return self.held[node.id]
+        if self._index(node) is not None or found_rows(node, self.context.analysis) is not None:
+            raise Refused("index-leaves", f"`{ast.unparse(node)}` is used as more than an index")
         if isinstance(node, ast.Subscript):
             return self._subscript(node, fill)
         if isinstance(node, ast.Call):
@@ -311,7 +380,7 @@ class DenseBlock:
 
     def _mentions(self, node: ast.AST) -> bool:
         for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and inner.id in self.held:
+            if isinstance(inner, ast.Name) and (inner.id in self.held or inner.id in self.indices):
                 return True
             if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Load):
                 if self.selected_by(inner) is not None:
@@ -347,6 +416,8 @@ class DenseBlock:
 
     def _filled(self, value: Lowered, fill: int) -> Lowered:
         assert value.rows is not None
+        if value.routed is not None and fill != 0:
+            return value  # every row is routed somewhere, so none holds anything harmful
         wide = self.masks.over(value.rows, value)
         return replace(
             value, text=f"{value.operand}.masked_fill({wide.rest}, {fill})", bare=True, changed=True
@@ -362,7 +433,8 @@ class DenseBlock:
                 return Lowered(inner.rows.count, True, count=inner.rows, changed=True)
         base = self.lower(node.value)
         if mask is None:
-            return self._item(node, base)
+            gathered = self._gathered(node, base)
+            return gathered if gathered is not None else self._item(node, base)
         if base.rows is not None or base.count is not None:
             raise Refused("nested-selection", "rows are selected from what was itself selected")
         if node.slice is not mask:
@@ -386,6 +458,48 @@ class DenseBlock:
         value = self.context.analysis.values.get(node)
         return value.shape if value is not None and value.tensor else 0
 
+    def _gathered(self, node: ast.Subscript, base: Lowered) -> Lowered | None:
+        """Rows that are taken by the indices of a selection, or one weight for each of them."""
+        parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
+        found = [i for p in parts if (i := self._index(p)) is not None]
+        if not found:
+            return None
+        if base.rows is not None or base.count is not None:
+            raise Refused("nested-selection", "rows are taken from what was itself selected")
+        selection = found[0].selection
+        if len(found) == 1 and self._index(parts[0]) is not None and not found[0].slot:
+            if any(ast.unparse(p) not in {":", "slice(None, None, None)"} for p in parts[1:]):
+                raise Refused("row-position", f"`{ast.unparse(node)}` takes parts of rows")
+            rank = self.masks.ranks.of(node.value)
+            extra = rank - 1 if rank is not None else None
+            return Lowered(
+                base.text,
+                base.bare,
+                selection,
+                extra,
+                base.operand,
+                changed=True,
+                routed=found[0].routed,
+            )
+        weights = found[:2]
+        plain = parts[2:] in ([],) or [ast.unparse(p) for p in parts[2:]] == ["None"]
+        if len(found) == 2 and weights[0].slot != weights[1].slot and plain:
+            routed = found[0].routed
+            aligned = routed if not weights[0].slot else f"{routed}.T"
+            dim = "-1" if not weights[0].slot else "0"
+            keep = len(parts) == 3
+            kept = f"dim={dim}, keepdim=True" if keep and dim == "-1" else f"dim={dim}"
+            text = f"{self.torch}.where({aligned}, {base.text}, 0).sum({kept})"
+            if keep and dim == "0":
+                text += ".unsqueeze(-1)"
+            weight = self.context.names.take("weight")
+            self.lines.append(f"{weight} = {text}")
+            return Lowered(
+                weight, True, selection, 1 if keep else 0, selection.mask, changed=True,
+                routed=routed, weighted=True,
+            )  # fmt: skip
+        raise Refused("index-use", f"`{ast.unparse(node)}` uses found indices in another way")
+
     def _item(self, node: ast.Subscript, base: Lowered) -> Lowered:
         if base.count is not None or base.rows is None:
             index = self.lower(node.slice)
@@ -395,6 +509,16 @@ class DenseBlock:
                 )
             return self._plain(node, [(node.value, base), (node.slice, index)])
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if base.rows.rank == 1 and ast.unparse(node.slice) in {
+            "(:, None)",
+            "(slice(None, None, None), None)",
+            ":, None",
+        }:
+            text = f"{base.operand}.unsqueeze(-1)"
+            extra = None if base.extra is None else base.extra + 1
+            if extra != 1:
+                raise Refused("row-position", f"`{ast.unparse(node)}` picks rows by position")
+            return replace(base, text=text, bare=True, extra=extra, sample=text)
         if ast.unparse(parts[0]) != "..." or base.extra is None:
             raise Refused("row-position", f"`{ast.unparse(node)}` picks rows by position")
         extra = base.extra
@@ -439,7 +563,8 @@ class DenseBlock:
             if other.rows.key != mine.rows.key:
                 raise Refused("other-mask", f"`{ast.unparse(node)}` was selected by another mask")
             if mine.extra is not None and other.extra is not None and mine.extra != other.extra:
-                raise Refused("shapes-unproven", "rows of different shapes are combined")
+                if not (mine.weighted or other.weighted):
+                    raise Refused("shapes-unproven", "rows of different shapes are combined")
             return
         if other.number:
             return
@@ -465,6 +590,9 @@ class DenseBlock:
         if left.rows is None and right.rows is None:
             return self._numbers(node, left, right)
         mine = left if left.rows is not None else right
+        weighted = left.weighted or right.weighted
+        if weighted and not (isinstance(op, ast.Mult) and not (left.weighted and right.weighted)):
+            raise Refused("weights-used", f"`{ast.unparse(node)}` does more than weigh rows")
         if isinstance(op, ast.MatMult):
             if (
                 right.rows is not None
@@ -478,7 +606,9 @@ class DenseBlock:
             self._check_sides(mine, right, node.right)
         text = self._compose(node, [(node.left, left), (node.right, right)])
         known = [s.extra for s in (left, right) if s.rows is not None and s.extra is not None]
-        return replace(mine, text=text, bare=False, extra=known[0] if known else None)
+        extra = max(known) if weighted and known else known[0] if known else None
+        mine = replace(mine, weighted=weighted)
+        return replace(mine, text=text, bare=False, extra=extra)
 
     def _is_number(self, node: ast.expr) -> bool:
         value = self.context.analysis.values.get(node)
@@ -528,6 +658,9 @@ class DenseBlock:
         reference = self.context.analysis.values.get(node.func)
         known = reference.reference if reference is not None else None
         if known == "builtins.len" and len(node.args) == 1:
+            index = self._index(node.args[0])
+            if index is not None:
+                return Lowered(index.selection.count, True, count=index.selection, changed=True)
             inner = self.lower(node.args[0])
             return self._counted(node, inner, [(node.args[0], inner)])
         if known == "builtins.max" and len(node.args) == 2:
@@ -536,6 +669,9 @@ class DenseBlock:
             counted = self._size(node)
             if counted is not None:
                 return counted
+        wrapped = self._unwrapped(node)
+        if wrapped is not None:
+            return wrapped
         loss = losses(self, node, name)
         if loss is not None:
             return loss
@@ -549,16 +685,41 @@ class DenseBlock:
                     return made
         return self._applied(node, name, fill)
 
+    def _unwrapped(self, node: ast.Call) -> Lowered | None:
+        """`x[None, index].reshape(-1, dim)`, which is `x[index]` of a matrix; `index_select`."""
+        if not isinstance(node.func, ast.Attribute):
+            return None
+        inner = node.func.value
+        if node.func.attr == "index_select" and len(node.args) == 2:
+            index = self._index(node.args[1])
+            if index is not None and ast.unparse(node.args[0]) == "0":
+                made = ast.copy_location(ast.Subscript(inner, node.args[1], ast.Load()), node)
+                return self._gathered(made, self.lower(inner))
+        if node.func.attr not in {"reshape", "view"} or len(node.args) != 2:
+            return None
+        if not isinstance(inner, ast.Subscript) or not isinstance(inner.slice, ast.Tuple):
+            return None
+        parts = inner.slice.elts
+        if len(parts) != 2 or ast.unparse(parts[0]) != "None" or self._index(parts[1]) is None:
+            return None
+        if ast.unparse(node.args[0]) != "-1":
+            return None
+        made = ast.copy_location(ast.Subscript(inner.value, parts[1], ast.Load()), inner)
+        found = self._gathered(made, self.lower(inner.value))
+        return None if found is None else replace(found, extra=1)
+
     def _applied(self, node: ast.Call, name: str | None, fill: int | None) -> Lowered:
         """A call whose arguments may hold rows, allowed if it treats each row alone."""
         parts: list[ast.expr] = [*node.args, *(k.value for k in node.keywords)]
         receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
-        last = (name or "").rsplit(".", 1)[-1]
+        last = name or getattr(node.func, "attr", "")
         inner = fill if last in _PASSING else 0 if self._is_embedding(node) else 1
         lowered = [(p, self.lower(p, inner)) for p in parts if not isinstance(p, ast.Starred)]
         children = list(lowered)
         if receiver is not None:
             own = self.lower(receiver, inner)
+            if own.rows is not None and isinstance(node.func, ast.Attribute):
+                name = name or node.func.attr  # rows are a tensor, whatever they were taken from
             children.append((receiver, own))
             if own.rows is not None or own.count is not None:
                 lowered.append((receiver, own))
@@ -573,10 +734,17 @@ class DenseBlock:
                 text_children = [c for c in children if c[0] is not receiver]
                 text_children.append((receiver, children[-1][1]))
             return self._plain_call(node, text_children)
+        if any(v.weighted for _, v in held) and name not in {
+            *_PASSING,
+            "unsqueeze",
+            "view",
+            "reshape",
+        }:
+            raise Refused("weights-used", f"`{ast.unparse(node)}` does more than weigh rows")
         needs = Needs()
         try:
             call_is_rowwise(
-                node, self.context.analysis, self.context.facts, {p for p, _ in held}, needs
+                node, self.context.analysis, self.context.facts, {p for p, _ in held}, needs, name
             )
         except NotRowwise as mixed:
             raise Refused(
@@ -595,6 +763,7 @@ class DenseBlock:
             self._need_evaluation()
         if layer:
             self.found.applied.append(ast.unparse(node.func))
+            self.found.routed = self.found.routed or mine.routed is not None
         text = self._compose_call(node, children)
         extra = mine.extra
         if last == "unsqueeze" and extra is not None:
@@ -671,6 +840,9 @@ class DenseBlock:
     def _size(self, node: ast.Call) -> Lowered | None:
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in {"size", "numel"}:
             return None
+        index = self._index(node.func.value)
+        if index is not None:
+            return Lowered(index.selection.count, True, count=index.selection, changed=True)
         inner = self.lower(node.func.value)
         if inner.rows is None:
             return None
@@ -701,6 +873,10 @@ class DenseBlock:
             return False
         if len(call.args) != 3 or call.keywords:
             return False
+        found = self._index(call.args[1])
+        if found is not None:
+            self._add_rows(call, found)
+            return True
         index, source = self.lower(call.args[1], fill=0), self.lower(call.args[2])
         if index.rows is None and source.rows is None:
             return False
@@ -724,6 +900,22 @@ class DenseBlock:
         self.found.reordered = True
         self._bind(call.func.value)
         return True
+
+    def _add_rows(self, call: ast.Call, index: Index) -> None:
+        """`out.index_add_(0, index, rows)`: rows that were not found add zero to themselves."""
+        assert isinstance(call.func, ast.Attribute)
+        target = self.lower(call.func.value)
+        source = self.lower(call.args[2])
+        if index.slot or ast.unparse(call.args[0]) != "0" or target.changed:
+            raise Refused("row-shape", "only rows of the first dimension can be accumulated")
+        if source.rows is None or source.rows.key != index.selection.key:
+            raise Refused("other-mask", "indices and values were not selected by one mask")
+        if index.routed is not None and not source.weighted and not self.pair_distinct:
+            raise Refused("row-repeated", "a row without a weight may be added more than once")
+        self.lines.append(f"{target.text} += {self._filled(source, 0).text}")
+        self.found.stores += 1
+        self.found.reordered = True
+        self._bind(call.func.value)
 
 
 _NO_SHAPE = frozenset("to type type_as float unsqueeze softmax log_softmax sum mean linear".split())

@@ -13,10 +13,18 @@ from dataclasses import dataclass
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.dynamic import shape_from_data
 from gbfix.analysis.sites import BreakSite
+from gbfix.codegen import layout
 from gbfix.codegen.fitting import fitted
 from gbfix.fixes import Context
 from gbfix.lowering.dense import DenseBlock, Found
-from gbfix.lowering.gates import add_gate, is_gate, leaves_block
+from gbfix.lowering.gates import (
+    add_gate,
+    is_gate,
+    leaves_block,
+    nothing_unless_selected,
+    skips_rest,
+)
+from gbfix.lowering.hit_loops import check_loop, hit_list
 from gbfix.lowering.placement import beside_all, width_for
 from gbfix.lowering.views import block_of
 from gbfix.source.text import Edit
@@ -65,6 +73,10 @@ def _top(statement: ast.stmt, context: Context) -> ast.stmt:
     above = parents.get(statement)
     while isinstance(above, ast.If) and is_gate(above, context):
         statement, above = above, parents.get(above)
+    while above is not None and not isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        if isinstance(above, ast.For) and hit_list(above, context) is not None:
+            return above
+        above = parents.get(above)
     return statement
 
 
@@ -96,7 +108,7 @@ def _grown(block: list[ast.stmt], at: int, context: Context, torch: str) -> Regi
             last = refused
             break
         live = context.liveness.after[block[position]]
-        if not any(name in live for name in made.held):
+        if not (made.names | made.hits) & live:
             best = position
             following = block[position + 1] if position + 1 < len(block) else None
             if following is None or not _begins(following, context):
@@ -118,14 +130,64 @@ def _add(made: DenseBlock, block: list[ast.stmt], position: int) -> None:
         raise Refused("mixed-modes", "an eager-only statement stands between")
     if isinstance(statement, ast.If):
         if leaves_block(statement):
-            raise Refused("leaves-if-empty", "the block is left if nothing is selected")
+            skips_rest(made, statement, block[position + 1 :])
+            made.found.gated = True
+            return
+        made.found.gated = True
         add_gate(made, statement)
         return
+    if isinstance(statement, ast.For):
+        _add_loop(made, statement)
+        return
+    routed = _hits(made, statement, block[position + 1 :])
+    if routed:
+        return
     made.add(statement)
+
+
+def _hits(made: DenseBlock, statement: ast.stmt, rest: list[ast.stmt]) -> bool:
+    """Whether a statement names the hits over which a later loop of the block runs."""
+    for loop in rest:
+        if isinstance(loop, ast.For):
+            found = hit_list(loop, made.context)
+            if found is not None and found[0] is statement:
+                made.hits.add(ast.unparse(loop.iter))
+                return True
+    return False
+
+
+def _add_loop(made: DenseBlock, loop: ast.For) -> None:
+    """A loop over what was hit becomes a loop over everything that could be."""
+    found = hit_list(loop, made.context)
+    if found is None or ast.unparse(loop.iter) not in made.hits:
+        raise Refused("statement-kind", f"line {loop.lineno} loops over something else")
+    check_loop(loop, found[1])
+    view, target = made.context.view, ast.unparse(loop.target)
+    first = len(made.lines) + 1
+    made.lines.append(f"for {target} in range({view.text(found[1])}.shape[0]):")
+    made.numbered = target
+    live = made.context.liveness.after[loop] - made.hits
+    for position, statement in enumerate(loop.body):
+        if not isinstance(statement, ast.If):
+            nothing_unless_selected(made, statement, live)
+        _add(made, loop.body, position)
+    made.numbered = None
+    made.hits.discard(ast.unparse(loop.iter))
+    made.found.gated = True
+    unit = made.context.unit
+    made.lines[first:] = [f"{unit}{line}" for line in made.lines[first:]]
+    for name in [n for n in made.names if n not in live]:
+        made.held.pop(name, None)
+        made.indices.pop(name, None)
 
 
 def region_edits(region: Region, torch: str, context: Context) -> tuple[Edit, ...]:
     """The edits that put the compiled path beside the statements of a region."""
     width = width_for(context, region.statements[0])
-    lines = [fitted(line, width, context.unit) for line in region.lines]
+    lines = [_fitted(line, width, context.unit) for line in region.lines]
     return beside_all(region.statements, "\n".join(lines), torch, region.tests, context)
+
+
+def _fitted(line: str, width: int, unit: str) -> str:
+    depth = len(line) - len(line.lstrip())
+    return layout.indent(fitted(line[depth:], width - depth, unit), line[:depth])

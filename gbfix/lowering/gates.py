@@ -21,6 +21,21 @@ def is_gate(node: ast.If, context: Context) -> bool:
     return asked is not None and asked.nonempty and not node.orelse
 
 
+def skips_rest(block: DenseBlock, node: ast.If, rest: list[ast.stmt]) -> None:
+    """Pass `if empty: continue`, where the rest of the loop's body does nothing with nothing selected.
+
+    Raises:
+        Refused: where it does something, or the block is left in another way.
+    """
+    asked = emptiness(node.test, block.context.analysis)
+    only = len(node.body) == 1 and isinstance(node.body[0], ast.Continue)
+    if asked is None or asked.nonempty or node.orelse or not only or not rest:
+        raise Refused("leaves-if-empty", f"line {node.lineno} leaves the block")
+    key, live = _key(block, asked), block.context.liveness.after[rest[-1]]
+    for statement in rest:
+        check_nothing(block, statement, key, live)
+
+
 def leaves_block(node: ast.If) -> bool:
     """Whether the body of an `if` ends by leaving the block."""
     return isinstance(node.body[-1], (ast.Return, ast.Continue, ast.Break, ast.Raise))
@@ -38,7 +53,7 @@ def add_gate(block: DenseBlock, node: ast.If) -> None:
     key = _key(block, asked)
     live = block.context.liveness.after[node]
     for statement in node.body:
-        _check_nothing(block, statement, key, live)
+        check_nothing(block, statement, key, live)
         block.add(statement)
     for name in [n for n in block.held if n not in live]:
         del block.held[name]
@@ -46,6 +61,9 @@ def add_gate(block: DenseBlock, node: ast.If) -> None:
 
 def _key(block: DenseBlock, asked: Emptiness) -> str:
     if asked.counts:
+        index = block.indices.get(ast.unparse(asked.subject))
+        if index is not None:
+            return index.selection.key
         lowered = block.lower(asked.subject)
         if lowered.rows is None:
             raise Refused("other-mask", f"`{ast.unparse(asked.subject)}` is not what was selected")
@@ -56,11 +74,27 @@ def _key(block: DenseBlock, asked: Emptiness) -> str:
     return block.masks.select(asked.subject).key
 
 
-def _check_nothing(block: DenseBlock, statement: ast.stmt, key: str, live: frozenset[str]) -> None:
+def nothing_unless_selected(block: DenseBlock, statement: ast.stmt, live: frozenset[str]) -> None:
+    """Refuse a statement of a loop that does something whatever is selected in it.
+
+    Raises:
+        Refused: unless it binds what nothing reads later, or changes selected rows.
+    """
+    for index in block.indices.values():
+        check_nothing(block, statement, index.selection.key, live)
+        return
+    check_nothing(block, statement, "", live)
+
+
+def check_nothing(block: DenseBlock, statement: ast.stmt, key: str, live: frozenset[str]) -> None:
     """Refuse a statement that has an effect although nothing is selected."""
     target: ast.expr | None = None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
+        if isinstance(target, ast.Tuple) and all(
+            isinstance(e, ast.Name) and e.id not in live for e in target.elts
+        ):
+            return
     elif isinstance(statement, ast.AugAssign):
         target = statement.target
     elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -73,6 +107,9 @@ def _check_nothing(block: DenseBlock, statement: ast.stmt, key: str, live: froze
     if isinstance(target, ast.Name) and target.id not in live:
         return
     if isinstance(target, ast.Subscript):
+        index = block.indices.get(ast.unparse(target.slice))
+        if index is not None and index.selection.key == key:
+            return
         mask = selected_by(target, block.context.analysis)
         if mask is not None and target.slice is mask and block.masks.select(mask).key == key:
             return

@@ -58,7 +58,12 @@ class Needs:
 
 
 def call_is_rowwise(
-    node: ast.Call, analysis: Analysis, facts: Facts, rows: set[ast.expr], needs: Needs
+    node: ast.Call,
+    analysis: Analysis,
+    facts: Facts,
+    rows: set[ast.expr],
+    needs: Needs,
+    name: str | None = None,
 ) -> None:
     """Check one call in which `rows` are the argument expressions that hold rows.
 
@@ -66,7 +71,7 @@ def call_is_rowwise(
         NotRowwise: unless the call is known to treat each row alone.
     """
     function = analysis.values.get(node.func)
-    name = operation_name(node, analysis)
+    name = name or operation_name(node, analysis)
     if name is not None:
         _operation(node, name, analysis, rows, needs)
         return
@@ -97,6 +102,8 @@ def _operation(
     node: ast.Call, name: str, analysis: Analysis, rows: set[ast.expr], needs: Needs
 ) -> None:
     arguments = operands(node, analysis)
+    if isinstance(node.func, ast.Attribute) and node.func.value in rows:
+        arguments = [node.func.value, *node.args]
     keywords = {k.arg: k.value for k in node.keywords}
     if "out" in keywords or (name.endswith("_") and not name.endswith("__")):
         raise NotRowwise(ast.unparse(node.func))

@@ -74,6 +74,8 @@ class Lowered:
         count: it is a number of selected rows, a Python integer in the original.
         changed: the text is not the original's.
         number: it is a Python number, or a tensor without dimensions.
+        routed: rows were found in pairs with slots, by the mask with this text.
+        weighted: weights of all slots of a row have been summed, so rows may only be added.
     """
 
     text: str
@@ -85,6 +87,8 @@ class Lowered:
     count: Selection | None = None
     changed: bool = False
     number: bool = False
+    routed: str | None = None
+    weighted: bool = False
 
     @property
     def operand(self) -> str:
