@@ -33,6 +33,7 @@ _TURNING = frozenset(
 _INTEGER = frozenset(
     ["argmax", "argmin", "argsort", "long", "int", "count_nonzero", "bincount", "searchsorted"]
 )
+_KEEPING = frozenset("max min amax amin median".split())
 _LIKE = frozenset(
     {
         "torch.zeros_like",
@@ -104,6 +105,9 @@ def _tensor_result(
         result = replace(result, zero_dim=True)
         if first is not None and not operation.boolean:
             result = replace(result, floating=result.floating or first.floating)
+            last = operation.name.rsplit(".", 1)[-1]
+            if last in _KEEPING or (last == "mean" and first.floating):
+                result = replace(result, dtype=first.dtype, integer=first.integer)
     if first is None or not first.tensor:
         return result
     last = operation.name.rsplit(".", 1)[-1]

@@ -132,6 +132,8 @@ class _Flow(Evaluator):
             self.mode = mode.assume(node.test, truth, self.compiling)
             values.append(self.evaluate(branch))
         self.environment, self.mode = outer, mode
+        if self.compiling(node.test):  # what is traced gets the first
+            return values[0]
         return join(*values)
 
     def _unaryop(self, node: ast.UnaryOp) -> Value:

@@ -1,0 +1,106 @@
+"""The one definition that a local name has, where it has one, and whether it still holds later.
+
+A name counts where the function binds it exactly once, in a block that encloses the use, and what its
+value is made of is bound no later than that. Knows names and statements, nothing of tensors.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.project import Function, Module
+
+_CHANGES = frozenset("append extend insert remove pop clear sort reverse update add".split())
+
+
+class Definitions:
+    """The single definitions of one function's names."""
+
+    def __init__(self, function: Function, module: Module) -> None:
+        self.function = function
+        self.module = module
+        self.stores: dict[str, list[ast.Name]] = {}
+        self.loads: dict[str, list[ast.Name]] = {}
+        self.parameters = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name):
+                where = self.loads if isinstance(node.ctx, ast.Load) else self.stores
+                where.setdefault(node.id, []).append(node)
+            elif isinstance(node, (ast.Global, ast.Nonlocal)):
+                for name in node.names:  # bound by more than this function
+                    self.stores.setdefault(name, []).extend([ast.Name(name)] * 2)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node is not function:
+                for argument in ast.walk(node.args):
+                    if isinstance(argument, ast.arg):
+                        self.stores.setdefault(argument.arg, []).extend([ast.Name("")] * 2)
+
+    def of(self, use: ast.Name) -> ast.Assign | None:
+        """The assignment that gives a used name its value: one target, bound once, before the use."""
+        stores = self.stores.get(use.id, [])
+        if len(stores) != 1 or use.id in self.parameters:
+            return None
+        statement = self.module.parents.get(stores[0])
+        if not isinstance(statement, ast.Assign) or statement.targets != stores:
+            return None
+        return statement if self.encloses(statement, use) else None
+
+    def encloses(self, statement: ast.stmt, use: ast.AST) -> bool:
+        """Whether a statement has always run when a later node is reached."""
+        block = self.module.parents.get(statement)
+        current: ast.AST = use
+        while current is not block:
+            parent = self.module.parents.get(current)
+            if parent is None:
+                return False
+            if isinstance(parent, (ast.Lambda, ast.FunctionDef)) and parent is not block:
+                return False
+            current, below = parent, current
+            if current is block:
+                for field in ("body", "orelse", "finalbody"):
+                    body = getattr(block, field, None)
+                    if isinstance(body, list) and statement in body:
+                        return below in body and body.index(statement) < body.index(below)
+        return False
+
+    def holds(self, node: ast.expr, since: ast.stmt) -> bool:
+        """Whether an expression of plain names means the same after a statement, to the end."""
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and not self._unchanged(inner.id, since):
+                return False
+            if isinstance(inner, ast.Attribute) and self._sets(inner.attr):
+                return False
+        return True
+
+    def _unchanged(self, name: str, since: ast.stmt) -> bool:
+        """Whether a name is bound before a statement only, and its value not changed in place.
+
+        The statement runs before the place of use in each round of a loop, so what is bound above
+        it cannot come between.
+        """
+        stores = self.stores.get(name, [])
+        if any(getattr(store, "lineno", since.lineno) >= since.lineno for store in stores):
+            return False
+        return not self.is_changed(name)
+
+    def is_changed(self, name: str) -> bool:
+        """Whether what a name holds is changed in place by the function."""
+        for use in self.loads.get(name, []):
+            parent = self.module.parents.get(use)
+            if isinstance(parent, ast.Attribute) and (
+                (parent.attr.endswith("_") and not parent.attr.endswith("__"))
+                or parent.attr in _CHANGES
+                or not isinstance(parent.ctx, ast.Load)
+            ):
+                return True
+            if isinstance(parent, ast.Subscript) and not isinstance(parent.ctx, ast.Load):
+                return True
+        return any(
+            isinstance(self.module.parents.get(store), ast.AugAssign)
+            for store in self.stores.get(name, [])
+        )
+
+    def _sets(self, attribute: str) -> bool:
+        return any(
+            isinstance(n, ast.Attribute) and n.attr == attribute and not isinstance(n.ctx, ast.Load)
+            for n in ast.walk(self.function)
+        )

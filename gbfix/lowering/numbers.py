@@ -1,0 +1,289 @@
+"""Follows a number that was read from a tensor to where it meets tensors again.
+
+If arithmetic is all that happens to it on the way, a tensor of one element can take its place in the
+compiled path: in double precision, as Python computes, or as it is where it meets a tensor at once.
+A number that decides a shape, leaves the function or is handed on has to stay a number. Knows
+expressions and names, nothing of where text goes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.reads import read_tensor
+from gbfix.analysis.values import Kind, Value
+
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
+_MATH = {
+    "sqrt": "sqrt", "exp": "exp", "log": "log", "log2": "log2", "log10": "log10", "sin": "sin",
+    "cos": "cos", "tanh": "tanh", "fabs": "abs",
+}  # fmt: skip
+_TAKING = frozenset("add sub mul div add_ sub_ mul_ div_ multiply subtract divide".split())
+_FILLING = frozenset("fill_ masked_fill masked_fill_".split())
+_SCALED = frozenset("add add_ sub sub_ addcmul addcmul_ addcdiv addcdiv_".split())
+_BOUNDING = frozenset("clamp clamp_ clip clip_ clamp_min clamp_max".split())
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A place where a number meets a tensor.
+
+    Attributes:
+        number: the expression of the number.
+        partner: the tensor, whose dtype decides.
+        scales: the argument that `alpha=` or `value=` multiplies, with that keyword.
+    """
+
+    number: ast.expr
+    partner: ast.expr
+    scales: tuple[ast.expr, ast.keyword] | None = None
+
+
+@dataclass
+class Course:
+    """Everything that becomes of one read.
+
+    Attributes:
+        reads: the reads that take part, with the tensors that they read.
+        names: the names that hold a number on the way.
+        meetings: where it ends in tensors.
+        functions: calls of `math`, with the method that does the same.
+        computed: whether any arithmetic happens before a tensor is met.
+    """
+
+    reads: dict[ast.expr, ast.expr] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+    meetings: list[Meeting] = field(default_factory=list)
+    functions: dict[ast.Call, str] = field(default_factory=dict)
+    computed: bool = False
+    seen: set[ast.AST] = field(default_factory=set)
+
+
+def follow(read: ast.expr, analysis: Analysis) -> Course:
+    """Follow a read to its ends.
+
+    Raises:
+        Refused: where the number is needed as a number.
+    """
+    follower = _Follower(analysis)
+    follower.start(read)
+    return follower.course
+
+
+class _Follower:
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.parents = analysis.info.module.parents
+        self.definitions = Definitions(analysis.info.node, analysis.info.module)
+        self.course = Course()
+
+    def start(self, read: ast.expr) -> None:
+        """Take up a read."""
+        tensor = read_tensor(read, self.analysis)
+        if tensor is None or read in self.course.reads:
+            return
+        if (
+            isinstance(read, ast.Call)
+            and isinstance(read.func, ast.Name)
+            and read.func.id != "float"
+        ):
+            raise Refused(
+                "integer-read", f"`{ast.unparse(read)}` makes an integer or a truth value"
+            )
+        self.course.reads[read] = tensor
+        self._use(read)
+
+    def _value(self, node: ast.AST) -> Value | None:
+        return self.analysis.values.get(node)
+
+    def _use(self, node: ast.expr) -> None:
+        """Follow one expression that has the number as its value."""
+        if node in self.course.seen:
+            return
+        self.course.seen.add(node)
+        parent = self.parents[node]
+        if isinstance(parent, ast.BinOp):
+            self._operator(node, parent)
+        elif isinstance(parent, ast.UnaryOp) and isinstance(parent.op, (ast.USub, ast.UAdd)):
+            self.course.computed = True
+            self._use(parent)
+        elif isinstance(parent, ast.Assign):
+            self._assigned(node, parent)
+        elif isinstance(parent, (ast.Call, ast.keyword)):
+            self._argument(node, parent)
+        elif isinstance(parent, ast.Compare):
+            self._compared(node, parent)
+        elif isinstance(parent, ast.AugAssign) and parent.value is node:
+            value = self._value(parent.target)
+            plain = isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult, ast.Div))
+            if not plain or value is None or not value.tensor:
+                raise self._escapes(node)
+            self._meets(node, parent.target)
+        else:
+            raise self._escapes(node)
+
+    def _escapes(self, node: ast.expr) -> Refused:
+        text = ast.unparse(self.parents[node])
+        text = text if len(text) <= 60 else text[:57] + "..."
+        return Refused("scalar-escapes", f"`{text}` needs `{ast.unparse(node)}` as a Python number")
+
+    def _is_plain(self, node: ast.expr) -> bool:
+        """A Python number that no tensor decides, or another number that is followed."""
+        value = self._value(node)
+        return value is not None and value.only(Kind.STATIC)
+
+    def _operator(self, node: ast.expr, parent: ast.BinOp) -> None:
+        other = parent.right if parent.left is node else parent.left
+        value = self._value(other)
+        if not isinstance(parent.op, _OPERATORS):
+            raise self._escapes(node)
+        if value is not None and value.tensor:
+            if isinstance(parent.op, ast.Pow) and parent.left is not node:
+                self._meets(node, other)
+                return
+            if isinstance(parent.op, ast.Pow):
+                raise self._escapes(node)
+            self._meets(node, other)
+            return
+        self.course.computed = True
+        self._others(other, node)
+        self._use(parent)
+
+    def _others(self, other: ast.expr, node: ast.expr) -> None:
+        """The other operand has to be a plain number, or one that is followed too."""
+        value = self._value(other)
+        if value is None or value.kinds & Kind.TENSOR:
+            raise self._escapes(node)
+        if value.kinds & Kind.SCALAR:
+            for inner in _numbers(other):
+                if read_tensor(inner, self.analysis) is not None:
+                    self.start(inner)
+                elif isinstance(inner, ast.Name):
+                    self._from_name(inner)
+        elif not value.only(Kind.STATIC):
+            raise self._escapes(node)
+
+    def _from_name(self, use: ast.Name) -> None:
+        value = self._value(use)
+        if value is None or not value.kinds & Kind.SCALAR or use.id in self.course.names:
+            return
+        statement = self.definitions.of(use)
+        if statement is None:
+            raise Refused("scalar-escapes", f"`{use.id}` is not bound once, by itself")
+        for inner in _numbers(statement.value):
+            if read_tensor(inner, self.analysis) is not None:
+                self.start(inner)
+            elif isinstance(inner, ast.Name):
+                self._from_name(inner)
+
+    def _assigned(self, node: ast.expr, parent: ast.Assign) -> None:
+        target = parent.targets[0]
+        if len(parent.targets) != 1:
+            raise self._escapes(node)
+        if isinstance(target, ast.Subscript):
+            base = self._value(target.value)
+            if base is not None and base.tensor:
+                self._meets(node, target.value)
+                return
+        if not isinstance(target, ast.Name):
+            raise self._escapes(node)
+        name = target.id
+        if len(self.definitions.stores.get(name, [])) != 1 or name in self.definitions.parameters:
+            raise Refused("scalar-escapes", f"`{name}` is bound more than once")
+        self.course.names.add(name)
+        for use in self.definitions.loads.get(name, []):
+            if not self.definitions.encloses(parent, use):
+                raise Refused("scalar-escapes", f"`{name}` is read where it may not be bound")
+            self._use(use)
+
+    def _argument(self, node: ast.expr, parent: ast.Call | ast.keyword) -> None:
+        keyword = parent if isinstance(parent, ast.keyword) else None
+        call = self.parents[parent] if keyword is not None else parent
+        if not isinstance(call, ast.Call):
+            raise self._escapes(node)
+        function = self._value(call.func)
+        name = function.reference if function is not None else None
+        if keyword is None and name == "builtins.float" and len(call.args) == 1:
+            self._use(call)
+            return
+        if keyword is None and name == "builtins.abs":
+            self.course.computed = True
+            self._use(call)
+            return
+        if keyword is None and name is not None and name.startswith("math."):
+            method = _MATH.get(name.removeprefix("math."))
+            if method is not None and len(call.args) == 1:
+                self.course.computed = True
+                self.course.functions[call] = method
+                self._use(call)
+                return
+        if isinstance(call.func, ast.Attribute) and call.func.value is not node:
+            operands = [call.func.value, *call.args]
+            if name is not None and name.startswith("torch."):
+                operands = call.args
+            receiver = self._value(operands[0]) if operands else None
+            if receiver is not None and receiver.tensor:
+                self._operand(node, call, operands, keyword)
+                if self.course.meetings and self.course.meetings[-1].number is node:
+                    return
+        if name == "torch.where" and keyword is None and len(call.args) == 3:
+            others = [a for a in call.args[1:] if a is not node]
+            value = self._value(others[0]) if len(others) == 1 else None
+            if node is not call.args[0] and value is not None and value.tensor:
+                self._meets(node, others[0])
+                return
+        raise self._escapes(node)
+
+    def _operand(
+        self,
+        node: ast.expr,
+        call: ast.Call,
+        operands: list[ast.expr],
+        keyword: ast.keyword | None,
+    ) -> None:
+        """A number among the operands of an operation of torch, the first of which is a tensor."""
+        assert isinstance(call.func, ast.Attribute)
+        attr, receiver = call.func.attr, operands[0]
+        if keyword is not None and keyword.arg in {"alpha", "value"} and attr in _SCALED:
+            scaled = self._value(operands[1]) if len(operands) > 1 else None
+            if scaled is not None and scaled.tensor:
+                self.course.meetings.append(Meeting(node, operands[1], (operands[1], keyword)))
+            return
+        alone = len(operands) + len(call.keywords) == 2
+        takes = keyword is None and attr in _TAKING and operands[1:] == [node] and alone
+        fills = keyword is None and attr in _FILLING and operands[-1] is node and not call.keywords
+        if takes or fills or (attr in _BOUNDING and alone):
+            self._meets(node, receiver)
+
+    def _compared(self, node: ast.expr, parent: ast.Compare) -> None:
+        """With a tensor it gives a mask; a comparison of numbers is a condition of its own."""
+        others = [o for o in (parent.left, *parent.comparators) if o is not node]
+        value = self._value(others[0]) if len(others) == 1 else None
+        if value is not None and value.tensor:
+            self._meets(node, others[0])
+            return
+        raise Refused(
+            "scalar-tested", f"`{ast.unparse(parent)}` compares the number with another number"
+        )
+
+    def _meets(self, number: ast.expr, partner: ast.expr) -> None:
+        self.course.meetings.append(Meeting(number, partner))
+
+
+def _numbers(node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of an expression of numbers that may come from tensors."""
+    if isinstance(node, ast.BinOp):
+        yield from _numbers(node.left)
+        yield from _numbers(node.right)
+    elif isinstance(node, ast.UnaryOp):
+        yield from _numbers(node.operand)
+    else:
+        yield node
+        if isinstance(node, ast.Call):
+            for argument in node.args:
+                yield from _numbers(argument)
