@@ -108,6 +108,14 @@ def compatible(
     branches = [(o, f) for o, f in wanted if isinstance(o.site.node, ast.If)]
     for outcome, fix in wanted:
         statement = outcome.site.statement
+        # What follows a branch can become part of it, and is then read in eager mode only.
+        if outcome.site.read is not None and any(
+            o.site.function is outcome.site.function
+            and o.site.statement.lineno <= statement.lineno
+            and o.site.statement is not statement
+            for o, _ in branches
+        ):
+            continue
         # Output inside an arm stays as it is in the eager path and is not in the compiled one.
         if isinstance(outcome.site.node, ast.Call) and any(
             _inside(statement, o.site.statement) and f.edits != fix.edits for o, f in branches
