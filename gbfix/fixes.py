@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
 from gbfix.analysis.project import FunctionInfo
-from gbfix.analysis.regions import compiled_directly
 from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import settings
 from gbfix.codegen.imports import torch_name
@@ -60,6 +60,16 @@ class Context:
     def only_compiled(self) -> bool:
         """Whether the function carries `@torch.compile` itself and has no eager path to keep."""
         return compiled_directly(self.info)
+
+    def presumed(self, site: BreakSite) -> list[str]:
+        """Parameters that are read by what a branch decides, and are only taken to be tensors."""
+        first = site.statement.lineno
+        read = {
+            node.id
+            for node in ast.walk(self.info.node)
+            if isinstance(node, ast.Name) and node.lineno >= first
+        }
+        return sorted(read & self.facts.presumed(self.info))
 
     def torch(self, statement: ast.stmt) -> str:
         """The name by which a statement reaches torch; an import is added if there is none.

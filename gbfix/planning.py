@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
+from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import FixOffer, Refusal, Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.selection import Selection
@@ -70,6 +71,8 @@ def consider(
         if not site.certain:
             unproven = "it could not be proven that a tensor decides here"
             fix = replace(fix, safety=Safety.UNSAFE, reason=unproven)
+        elif site.diagnosis is TENSOR_BRANCH:
+            fix = _told_of_presumed(fix, context.presumed(site))
         outcome.fixes.append(fix)
     # An assumption that cannot be proven comes last, whatever the order of preference.
     outcome.fixes.sort(key=lambda f: (f.safety is Safety.UNSAFE, f.setting is not None))
@@ -78,6 +81,17 @@ def consider(
             Refusal("gbfix", "no-transform", "no transform that is selected treats this diagnosis")
         )
     return outcome
+
+
+def _told_of_presumed(fix: Fix, names: Sequence[str]) -> Fix:
+    """A fix whose reason says what it takes to be a tensor without proof."""
+    if not names:
+        return fix
+    which = " and ".join(f"`{name}`" for name in names)
+    are, tensors = ("is", "a tensor") if len(names) == 1 else ("are", "tensors")
+    reason = f"{which} {are} taken to be {tensors}; with a number, the result would be a tensor"
+    also = f"; {fix.reason}" if fix.safety is not Safety.SAFE else ""
+    return replace(fix, safety=min(fix.safety, Safety.REVIEW), reason=reason + also)
 
 
 def _ordered(transforms: Sequence[Transform], settings: Settings) -> list[Transform]:

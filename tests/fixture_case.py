@@ -15,6 +15,7 @@ The keys of `case.toml`:
   did not require one may require it.
 - `new_state = ["name"]`: attributes that the rewritten module has and the original has not.
 - `effects = "review"`: what the compiled code prints, logs and warns may be dropped.
+- `arms = "some"`: arms that no input takes are left out, such as those that a log level decides.
 - `[settings]`: fields of `gbfix.settings.Settings`.
 - `[[finding]]`: `line`, `code`, and either `applied` or `refusals`; all findings, in order.
 """
@@ -68,6 +69,7 @@ class FixtureCase:
     exceptions: str = "same"
     gradients: str = "same"
     effects: str = "same"
+    arms: str = "all"
     new_state: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     findings: tuple[Expected, ...] | None = None

@@ -30,7 +30,7 @@ from torch._dynamo.backends.registry import lookup_backend
 from torch._dynamo.eval_frame import OptimizedModule
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 
-from tests.fixture_case import Expected, FixtureCase
+from tests.fixture_case import FixtureCase
 
 STUBS = Path(__file__).parent / "stubs"
 MODULE = "fixture_module"
@@ -503,50 +503,3 @@ def compiled_differences(case: FixtureCase, eager: Run, compiled: Run) -> list[s
                 continue
             found += differences(grad, other, f"{where} gradient {place}", exact=False)
     return found
-
-
-# The tool
-
-
-def rewrite(case: FixtureCase, path: Path) -> Any:
-    """Run the engine on the case's project, with `path` in the place of `before.py`."""
-    from gbfix import engine
-    from gbfix.source.text import SourceFile
-
-    files = [SourceFile.decode(case.before, path.read_bytes())]
-    files += [SourceFile.decode(other, other.read_bytes()) for other in case.others]
-    result = engine.run(files, _settings(case.settings))
-    assert not result.errors, result.errors
-    (mine,) = [file for file in result.files if file.path == case.before]
-    return mine
-
-
-def _settings(table: dict[str, Any]) -> Any:
-    """Settings from their names in TOML; `unsafe = true` stands for the lowest safety."""
-    from gbfix.findings import Safety
-    from gbfix.settings import Branch, CheckStyle, Region, Settings
-
-    enums = {"region": Region, "branch": Branch, "check": CheckStyle}
-    fields: dict[str, Any] = {}
-    for name, value in table.items():
-        if name in ("unsafe", "safe_only"):
-            if value:
-                fields["safety"] = Safety.UNSAFE if name == "unsafe" else Safety.SAFE
-        elif name in enums:
-            fields[name] = enums[name](value)
-        else:
-            fields[name] = tuple(value) if isinstance(value, list) else value
-    return Settings(**fields)
-
-
-def found_by(result: Any) -> tuple[Expected, ...]:
-    """The findings of a file as a case states them."""
-    return tuple(
-        Expected(
-            f.line,
-            f.code,
-            None if f.applied is None else f.applied.transform,
-            () if f.applied is not None else tuple(dict.fromkeys(r.code for r in f.refusals)),
-        )
-        for f in result.findings
-    )

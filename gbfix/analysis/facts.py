@@ -14,12 +14,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.annotations import annotated
+from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_made
 from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
 from gbfix.analysis.trees import walk
-from gbfix.analysis.usage import tensor_parameters
+from gbfix.analysis.usage import presumed_tensors, tensor_parameters
 from gbfix.analysis.values import (
     MAYBE,
     OBJECT,
@@ -111,7 +112,7 @@ class Facts:
             for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
             if d is not None
         }
-        used = tensor_parameters(info.node, info.module)
+        used = tensor_parameters(info.node, info.module) | self.presumed(info)
         for position, argument in enumerate([*positional, *arguments.kwonlyargs]):
             if position == 0 and info.owner is not None and not _is_static(info.node):
                 yield argument.arg, self.instance(info.owner)
@@ -142,6 +143,12 @@ class Facts:
             yield arguments.vararg.arg, container(MAYBE)
         if arguments.kwarg:
             yield arguments.kwarg.arg, container(UNKNOWN)
+
+    def presumed(self, info: FunctionInfo) -> frozenset[str]:
+        """Parameters that are taken to be tensors because the function is there to be compiled."""
+        if not compiled_directly(info):
+            return frozenset()
+        return presumed_tensors(info.node, info.module)
 
     def instance(self, cls: ClassInfo) -> Value:
         """An instance of a class of the project."""

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from gbfix.analysis.decorators import COMPILE, compiled_directly, decorator_name
 from gbfix.analysis.dynamo_settings import CompilePlace
 from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
@@ -19,27 +20,12 @@ from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
 from gbfix.analysis.trees import nodes_on, walk
 from gbfix.analysis.values import Kind, Value
 
-COMPILE = frozenset({"torch.compile", "torch._dynamo.optimize", "torch.compiler.compile"})
 DISABLE = frozenset(
     {"torch.compiler.disable", "torch._dynamo.disable", "torch.compiler.allow_in_graph"}
     | {"torch.jit.ignore", "torch.jit.unused", "torch.library.custom_op"}
     # TorchScript compiles these by itself and knows neither `cond` nor nested functions.
     | {"torch.jit.script", "torch.jit.script_method", "torch.jit.script_if_tracing"}
 )
-
-
-def compiled_directly(info: FunctionInfo) -> bool:
-    """Whether a function carries `@torch.compile` itself, and so has no eager callers."""
-    return any(_decorator(d, info.module) in COMPILE for d in info.node.decorator_list)
-
-
-def _decorator(node: ast.expr, module: Module) -> str | None:
-    if isinstance(node, ast.Call):
-        name = module.qualify(node.func)
-        if name == "functools.partial" and node.args:
-            return module.qualify(node.args[0])
-        return name
-    return module.qualify(node)
 
 
 def _lines(module: Module, pattern: str) -> tuple[int, ...]:
@@ -112,7 +98,7 @@ class Regions:
         return self._closure(roots, wanted)
 
     def _disabled(self, info: FunctionInfo) -> bool:
-        return any(_decorator(d, info.module) in DISABLE for d in info.node.decorator_list)
+        return any(decorator_name(d, info.module) in DISABLE for d in info.node.decorator_list)
 
     def _forwards(self) -> Iterator[FunctionInfo]:
         for info in list(self.functions.values()):
@@ -179,7 +165,7 @@ class Regions:
                 continue
             for info in self._of_module.get(module, ()):
                 for decorator in info.node.decorator_list:
-                    if _decorator(decorator, module) in COMPILE:
+                    if decorator_name(decorator, module) in COMPILE:
                         reaches = frozenset(self._closure([info]))
                         yield CompilePlace(module, info.node, decorator, reaches)
                         break
@@ -273,7 +259,7 @@ class Regions:
             seen[info.node] = self.functions.get(info.node, info)
             todo += self._nested.get(info.node, ())
             for decorator in info.node.decorator_list:
-                name = _decorator(decorator, info.module)
+                name = decorator_name(decorator, info.module)
                 made = self.facts.project.function_info(name)
                 if made is not None:
                     todo.append(made)

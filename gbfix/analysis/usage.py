@@ -31,6 +31,7 @@ _COMMON = frozenset(
     | {"half", "float", "double", "bfloat16", "train", "eval", "names", "size", "values", "save"}
     | {"register_hook", "map_", "set_", "item", "numpy", "resize", "norm", "unique", "multiply"}
 )
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 # Methods of numpy arrays too: proof of a tensor only where the module does not use numpy.
 _ARRAY = frozenset(
     "all any argmax argmin argsort clip cumprod cumsum diagonal dot flatten max mean min "
@@ -90,6 +91,42 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
     if not uses_numpy(module):
         found |= shaped
     return frozenset(found)
+
+
+def presumed_tensors(function: Function, module: Module) -> frozenset[str]:
+    """Parameters with which a compiled function only calculates, starting from a number.
+
+    `x * 2` and `x + y.item()` prove nothing, since a number could be given as well. In a function that
+    is there to be compiled it is a tensor all the same, and whoever relies on that has to say so.
+    """
+    arguments = function.args
+    without = len(arguments.defaults)
+    positional = [*arguments.posonlyargs, *arguments.args]
+    plain = positional[: len(positional) - without] if without else positional
+    plain += [a for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if not d]
+    names = {a.arg for a in plain if a.annotation is None and a.arg not in {"self", "cls"}}
+    found: set[str] = set()
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Name) or node.id not in names:
+            continue
+        parent = module.parents.get(node)
+        if isinstance(parent, ast.BinOp) and isinstance(parent.op, _ARITHMETIC):
+            other = parent.right if parent.left is node else parent.left
+            if isinstance(other, ast.Constant) or _is_item(other):
+                found.add(node.id)
+        elif not isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Return | ast.Tuple):
+            names.discard(node.id)
+    return frozenset(found & names)
+
+
+def _is_item(node: ast.expr) -> bool:
+    """`y.item()`."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "item"
+        and not node.args
+    )
 
 
 def _tensor_index(index: ast.expr) -> bool:

@@ -89,6 +89,21 @@ def compile_with(
 
 
 @contextlib.contextmanager
+def compile_in_use(backend: str | None, mode: str | None) -> Iterator[None]:
+    """Make every `torch.compile` use a backend or a mode, and leave all else as it is."""
+    original = torch.compile
+    asked: dict[str, Any] = {"mode": mode} if mode is not None else {}
+    asked |= {"backend": backend} if backend is not None else {}
+
+    def compile(model: Any = None, **options: Any) -> Any:
+        kept: dict[str, Any] = {"dynamic": options["dynamic"]} if "dynamic" in options else {}
+        return original(model, **asked, **kept)
+
+    with mock.patch.object(torch, "compile", compile):
+        yield
+
+
+@contextlib.contextmanager
 def comparable(*, emulate_precision_casts: bool = False) -> Iterator[None]:
     """Settings of Inductor under which a compiled run may be held against an eager one.
 
@@ -97,10 +112,13 @@ def comparable(*, emulate_precision_casts: bool = False) -> Iterator[None]:
     """
     import torch._inductor.config as inductor
 
-    with inductor.patch(
-        fallback_random=True,
-        compile_threads=1,
-        emulate_precision_casts=emulate_precision_casts,
+    with (
+        _guards_not_timed(),
+        inductor.patch(
+            fallback_random=True,
+            compile_threads=1,
+            emulate_precision_casts=emulate_precision_casts,
+        ),
     ):
         yield
 
@@ -120,4 +138,20 @@ def without_caches() -> Iterator[None]:
     header = "cpp_cache_precompile_headers"
     known: dict[str, Any] = {header: False} if hasattr(inductor, header) else {}
     with inductor.patch(**known), fresh():
+        yield
+
+
+@contextlib.contextmanager
+def _guards_not_timed() -> Iterator[None]:
+    """Keep Dynamo from timing the guards of each graph, for a log that nobody reads here.
+
+    `guards.profile_guard_manager` empties the processor's cache first, which can take longer than
+    all the rest of a small compilation. Seen on torch 2.13; where it is missing nothing is done.
+    """
+    from torch._dynamo import guards
+
+    if not hasattr(guards, "profile_guard_manager"):
+        yield
+        return
+    with mock.patch.object(guards, "profile_guard_manager", lambda *_: 0.0):
         yield

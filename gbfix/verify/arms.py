@@ -75,7 +75,7 @@ class Watcher:
         """Wrap every test of a file, in the form that `loading.load` takes."""
         for node in _branching(tree):
             number = len(self.branches)
-            self.branches.append(_branch(path, node))
+            self.branches.append(branch_of(path, node))
             node.test = ast.copy_location(
                 ast.Call(ast.Name(WATCH, ast.Load()), [ast.Constant(number), node.test], []),
                 node.test,
@@ -108,7 +108,7 @@ def rewritten_branches(path: str, original: str, rewritten: str) -> frozenset[Br
         elif tag != "equal":
             touched.update(range(start + 1, end + 1))
     found = (
-        _branch(path, node)
+        branch_of(path, node)
         for node in _branching(ast.parse(original))
         if touched.intersection(range(node.lineno, (node.test.end_lineno or node.lineno) + 1))
     )
@@ -150,9 +150,15 @@ def _defined(statement: ast.stmt) -> list[str]:
     return []
 
 
-def coverage(touched: Iterable[Branch], seen: Iterable[Seen], files: Iterable[str]) -> Coverage:
+def coverage(
+    touched: Iterable[Branch],
+    seen: Iterable[Seen],
+    files: Iterable[str],
+    decided: Iterable[Branch] = (),
+) -> Coverage:
     """The arms of touched branches and of those, in rewritten files, that a tensor decided.
 
+    Of branches that are decided once, before any call, one arm is all there is.
     An assertion on a tensor is no break as it stands, so it counts only where it was touched.
     """
     seen, files = list(seen), set(files)
@@ -161,13 +167,18 @@ def coverage(touched: Iterable[Branch], seen: Iterable[Seen], files: Iterable[st
         if arm.by_tensor and arm.branch.file in files and arm.branch.kind != "assert":
             branches.add(arm.branch)
     taken = {(arm.branch, arm.taken) for arm in seen}
+    once = {
+        branch
+        for branch in branches.intersection(decided)
+        if ((branch, True) in taken) != ((branch, False) in taken)
+    }
     missing = [
         branch.arm(arm)
-        for branch in sorted(branches)
+        for branch in sorted(branches - once)
         for arm in (True, False)
         if (branch, arm) not in taken
     ]
-    return Coverage(2 * len(branches), tuple(missing))
+    return Coverage(2 * len(branches) - len(once), tuple(missing))
 
 
 def _branching(tree: ast.AST) -> Iterator[_Branching]:
@@ -176,7 +187,8 @@ def _branching(tree: ast.AST) -> Iterator[_Branching]:
             yield node
 
 
-def _branch(path: str, node: _Branching) -> Branch:
+def branch_of(path: str, node: _Branching) -> Branch:
+    """A node of a file's tree as a value."""
     text = ast.unparse(node.test)
     kind = _KINDS[type(node)][0]
     return Branch(path, node.lineno, node.col_offset, kind, text)

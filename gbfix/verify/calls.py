@@ -56,7 +56,7 @@ def _converted(value: Any, dtype: str | None, device: str) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     wanted = getattr(torch, dtype) if dtype and value.is_floating_point() else value.dtype
-    if value.dtype == wanted and str(value.device) == device:
+    if value.dtype == wanted and value.device.type == torch.device(device).type:
         return value
     return value.detach().to(device, wanted).requires_grad_(value.requires_grad)
 

@@ -14,11 +14,22 @@ from typing import Any
 
 from gbfix.dynamo.backends import default_backend
 from gbfix.dynamo.records import Capture
+from gbfix.errors import UserError
 from gbfix.verify.arms import Branch, concerned, coverage, rewritten_branches
 from gbfix.verify.breaks import fewer_breaks, told
+from gbfix.verify.constants import decided_once
 from gbfix.verify.diagnosing import diagnosed
 from gbfix.verify.jobs import Job, Limits, Outcome
-from gbfix.verify.messages import Findings, Generated, RunRecord, Runs, RunSpec, SearchSpec
+from gbfix.verify.messages import (
+    Findings,
+    Generated,
+    Measured,
+    MeasureSpec,
+    RunRecord,
+    Runs,
+    RunSpec,
+    SearchSpec,
+)
 from gbfix.verify.probing import GRADIENTS, Probe, job, record_of
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.reproduction import reproduction
@@ -42,7 +53,9 @@ class Options:
 
     Attributes:
         backend: the backend of compiled runs; None for Inductor where it has a compiler.
+        further_backends: backends on which the rewritten code is run too, with gradients if it has any.
         gradients: whether to compare gradients as well.
+        fullgraph_before: whether to ask if the original compiles as one graph.
         leeway: differences that compiled runs may show; they are told, but do not count.
         search_seconds: how long to search for inputs.
         both_dynamic: whether breaks are counted with `dynamic=False` as well.
@@ -51,16 +64,44 @@ class Options:
     """
 
     backend: str | None = None
+    further_backends: tuple[str, ...] = ()
     device: str = "cpu"
     dtype: str | None = None
     dynamic: bool | None = None
     gradients: bool = True
+    fullgraph_before: bool = True
     leeway: frozenset[Kind] = REVIEW
     limits: Limits = field(default_factory=Limits)
     search_seconds: float = 30.0
     shrink_seconds: float = 20.0
     both_dynamic: bool = True
     time: bool = False
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way of running compiled: its label among the eager ways, its backend, its own name."""
+
+    label: str
+    backend: str
+    added: str | None = None
+    fullgraph: bool = False
+
+    @property
+    def name(self) -> str:
+        """What is added to the names of modes in differences."""
+        return self.label if self.added is None else self.added
+
+    @property
+    def gradients(self) -> bool:
+        """Whether gradients are asked for."""
+        return self.label == GRADIENTS
+
+    def spec(self, side: RunSpec) -> RunSpec:
+        """How a side is run in this way."""
+        return replace(
+            side, backend=self.backend, fullgraph=self.fullgraph, gradients=self.gradients
+        )
 
 
 class _Stop(Exception):
@@ -91,6 +132,49 @@ def verify_sides(
     return replace(verdict, evidence=replace(verdict.evidence, seconds=seconds))
 
 
+def capture_of(
+    workers: Workers, side: Side, inputs: Inputs, options: Options | None = None
+) -> Capture:
+    """What the compiler makes of one side, called with each input.
+
+    Raises:
+        UserError: if it cannot be run.
+    """
+    wanted = options or Options()
+    check = _Check(workers, side, side, inputs, wanted)
+    spec = check._spec(side, backend=wanted.backend or default_backend())
+    (outcome,) = workers.run([check._job(spec)])
+    record = record_of(outcome)
+    if record.capture is None:
+        raise UserError(f"{side.target.title}: {record.failure}")
+    return record.capture
+
+
+def measured(
+    workers: Workers,
+    side: Side,
+    inputs: Inputs,
+    options: Options | None = None,
+    *,
+    mode: str | None = None,
+    lock: str | None = None,
+) -> Measured:
+    """How fast one side is in use, and what it asks of the device.
+
+    Args:
+        mode: what to give to `torch.compile` in place of the options' backend.
+        lock: a file whose holder alone times its calls, where several are measured at once.
+    """
+    wanted = options or Options()
+    backend = None if mode is not None else wanted.backend
+    spec = MeasureSpec(side, inputs, backend, mode, wanted.device, wanted.dtype, lock=lock)
+    (outcome,) = workers.run([job("gbfix.verify.measuring:measure", wanted.limits, spec)])
+    if outcome.result is None:
+        return Measured(failure=outcome.failure or "it did not end")
+    found: Measured = pickle.loads(outcome.result)
+    return found
+
+
 class _Check:
     """The runs of one target and the evidence that they have given so far."""
 
@@ -110,6 +194,7 @@ class _Check:
         self.evidence = Evidence(device=options.device)
         self.remarks: tuple[Difference, ...] = ()
         self.ways: dict[str, Runs] = {}
+        self.raising: tuple[bool, ...] = ()
 
     def verdict(self) -> Verdict:
         """Make the runs, the cheap ones first, until the verdict is known."""
@@ -133,11 +218,15 @@ class _Check:
         self.evidence = replace(self.evidence, backend=self.backend)
         self._find_inputs()
         self._eager()
+        if self.options.device == "cuda":
+            self._leave_out_raising()
         self._compiled()
         if self.options.time:
             spec = self._spec(self.original, backend=self.backend)
             measured = timing(self.workers, spec, self.rewritten, self.options.limits)
             self.evidence = replace(self.evidence, timing=measured)
+        if self.options.device == "cuda":
+            self._count_launches()
         before, after = self.evidence.before, self.evidence.after
         assert before is not None and after is not None
         if not fewer_breaks(before, after):
@@ -153,12 +242,13 @@ class _Check:
     def _find_inputs(self) -> None:
         if self.inputs is not None:
             return
-        touched, files = self._touched()
+        touched, files, decided = self._touched()
         spec = SearchSpec(
             self.original,
             touched,
             files,
             "".join(text for _, text in self.rewritten.texts),
+            decided,
             self.options.search_seconds,
             self.options.device,
             self.options.dtype,
@@ -175,8 +265,8 @@ class _Check:
             raise _Stop(Status.NOT_RUN, str(generated.failure))
         self.inputs = generated.inputs
 
-    def _touched(self) -> tuple[frozenset[Branch], frozenset[str]]:
-        """The branches that the rewrite touches, and the files that it is about."""
+    def _touched(self) -> tuple[frozenset[Branch], frozenset[str], frozenset[Branch]]:
+        """The branches that the rewrite touches, the files that it is about, what is decided once."""
         before, after = dict(self.original.texts), dict(self.rewritten.texts)
         versions = {path: (text, after.get(path, text)) for path, text in before.items()}
         mine, theirs = self.original.target.file, self.rewritten.target.file
@@ -190,104 +280,137 @@ class _Check:
                 if any(branch.line in part for part in lines.get(path, ())):
                     touched.add(branch)
         changed = {path for path, (text, other) in versions.items() if text != other}
-        return frozenset(touched), frozenset(changed | ({own} if own else set()))
+        decided = [decided_once(path, text, other) for path, (text, other) in versions.items()]
+        return (
+            frozenset(touched),
+            frozenset(changed | ({own} if own else set())),
+            frozenset().union(*decided),
+        )
 
     def _eager(self) -> None:
         ways = [
             self._spec(self.original),
             self._spec(self.rewritten),
-            self._spec(self.original, reference=True),
             self._spec(self.original, watch=True),
         ]
         if self.options.gradients:
-            ways += [replace(spec, gradients=True) for spec in ways[:3]]
+            ways += [replace(spec, gradients=True) for spec in ways[:2]]
         outcomes = self.workers.run([self._job(spec) for spec in ways])
-        watched = self._original(outcomes[3], "eager")
-        touched, files = self._touched()
+        watched = self._original(outcomes[2], "eager")
+        touched, files, decided = self._touched()
         self.evidence = replace(
             self.evidence,
             inputs=watched.inputs,
             calls=watched.number_of_calls,
-            arms=coverage(touched, watched.seen, files),
+            arms=coverage(touched, watched.seen, files, decided),
         )
-        findings = self._eager_way("", outcomes)
-        if findings.out_of_memory:
-            raise _Stop(Status.NOT_RUN, "the original ran out of memory")
-        if all(findings.original_errors):
-            raise _Stop(Status.FAILS_EAGER, str(findings.original_errors[0]))
-        differences = findings.differences
-        if self.options.gradients and not differences:
-            more = self._eager_way(GRADIENTS, outcomes[4:])
-            differences = more.differences
-            if more.has_gradients:
-                self.evidence = replace(self.evidence, gradients=True)
-            else:
-                del self.ways[GRADIENTS]
-        if differences:
-            raise _Stop(Status.DIFFERENT, str(differences[0]), differences)
+        self._judge_eager(outcomes)
 
-    def _eager_way(self, label: str, outcomes: Sequence[Outcome]) -> Findings:
-        """Compare the eager runs of one way of calling, and keep them for the compiled ones."""
+    def _judge_eager(self, outcomes: Sequence[Outcome]) -> None:
+        """Compare the eager runs, and keep the original's for the compiled ones."""
+        ways = [self._eager_way("", outcomes)]
+        failed: _Stop | None = None
+        if self.options.gradients:
+            try:
+                ways.append(self._eager_way(GRADIENTS, outcomes[3:]))
+            except _Stop as stop:  # told if plain calls have nothing to tell
+                failed = stop
+        findings = self._judged(ways)
+        plain = findings[0]
+        self.raising = tuple(error is not None for error in plain.original_errors)
+        if plain.out_of_memory:
+            raise _Stop(Status.NOT_RUN, "the original ran out of memory")
+        if all(plain.original_errors):
+            raise _Stop(Status.FAILS_EAGER, str(plain.original_errors[0]))
+        for found in findings:
+            self.remarks = (*self.remarks, *found.remarks)
+            if found.differences:
+                raise _Stop(Status.DIFFERENT, str(found.differences[0]), found.differences)
+        if failed is not None:
+            raise failed
+        if any(found.has_gradients for found in findings):
+            self.evidence = replace(self.evidence, gradients=True)
+        else:
+            self.ways.pop(GRADIENTS, None)
+
+    def _leave_out_raising(self) -> None:
+        """Keep calls that raise out of compiled runs, and run those that are left in eager again.
+
+        A check that fails on the device takes the process's CUDA context with it, so that nothing
+        after it could be compared.
+        """
+        assert self.inputs is not None
+        count = len(self.evidence.inputs)
+        only = tuple(n for n, raises in enumerate(self.raising[:count]) if not raises)
+        if 0 < len(only) < count:
+            eager = self.evidence
+            self.inputs = replace(self.inputs, only=only)
+            self._eager()
+            self.evidence = replace(self.evidence, arms=eager.arms)
+
+    def _count_launches(self) -> None:
+        """What both sides ask of the device; nothing is known where CUDA graphs refuse them."""
+        assert self.inputs is not None
+        found = [
+            measured(self.workers, side, self.inputs, self.options, mode="reduce-overhead").launches
+            for side in (self.original, self.rewritten)
+        ]
+        self.evidence = replace(self.evidence, launches_before=found[0], launches_after=found[1])
+
+    def _eager_way(self, label: str, outcomes: Sequence[Outcome]) -> tuple[Runs, str]:
+        """The eager runs of one way of calling."""
         original = self._original(outcomes[0], f"eager{label}")
         rewritten = self._rewritten(outcomes[1], f"eager{label}")
-        runs = Runs(original.calls, reference=record_of(outcomes[2]).calls or None)
-        self.ways[label] = runs
-        if not (original.always_compiled and rewritten.always_compiled):
-            runs = replace(runs, rewritten_eager=rewritten.calls)
-        findings = self._judged(runs, label)
-        self.remarks = (*self.remarks, *findings.remarks)
-        return findings
+        self.ways[label] = Runs(original.calls)
+        if original.always_compiled and rewritten.always_compiled:
+            return self.ways[label], label
+        return Runs(original.calls, rewritten.calls), label
 
     # Compiled runs
 
     def _compiled(self) -> None:
-        sides = (self.original, self.rewritten)
-        # Whether one graph holds everything is Dynamo's answer; no backend has to be waited for.
-        ways = [self._spec(side, backend="eager", fullgraph=True) for side in sides]
-        still = [replace(way, dynamic=False) for way in ways]
-        if self.options.both_dynamic and self.options.dynamic is None:
-            ways += [*still, *(replace(way, fullgraph=False) for way in still)]
-        extra = len(ways)
-        for label in self.ways:
-            gradients = label == GRADIENTS
-            ways += [self._spec(side, backend=self.backend, gradients=gradients) for side in sides]
-        outcomes = self.workers.run([self._job(spec) for spec in ways])
-        counts, runs = [record_of(outcome) for outcome in outcomes[:extra]], outcomes[extra:]
-        differences: list[Difference] = []
-        failures: list[str] = []
-        for number, (label, eager) in enumerate(self.ways.items()):
-            first = self._original(runs[2 * number], f"compiled{label}")
-            second = self._rewritten(runs[2 * number + 1], f"compiled{label}")
-            if label != GRADIENTS:
-                self._count_breaks(first, second, counts)
-            both = replace(eager, original_compiled=first.calls, rewritten_compiled=second.calls)
-            found = self._without_excess(both, self._judged(both, label), label)
-            differences += found.differences
-            failures += found.compiler_errors
-            self.remarks = (*self.remarks, *found.remarks)
+        ways = self._ways()
+        specs = [self._spec(self.original, backend=self.backend)]
+        specs += [way.spec(self._spec(self.rewritten)) for way in ways]
+        still = self._still_specs()
+        if self.options.fullgraph_before:
+            specs.append(ways[-1].spec(self._spec(self.original)))
+        outcomes = self.workers.run([self._job(spec) for spec in (*specs, *still)])
+        original = self._original(outcomes[0], "compiled")
+        counts = [record_of(outcome) for outcome in outcomes[len(ways) :]]
+        whole = counts[0]
+        runs: dict[_Way, Runs] = {}
+        for way, outcome in zip(ways, outcomes[1:], strict=False):
+            if way.fullgraph and (whole.failure or whole.refused) is not None:
+                continue
+            record = self._rewritten(outcome, f"compiled{way.name}")
+            eager = self.ways[way.label]
+            runs[way] = replace(eager, rewritten_compiled=record.calls)
+            if way == ways[0]:
+                runs[way] = replace(runs[way], original_compiled=original.calls)
+                self._count_breaks(original, record, counts)
+        findings = self._judged_fully(runs)
+        self.remarks = (*self.remarks, *(text for found in findings for text in found.remarks))
+        differences = [difference for found in findings for difference in found.differences]
+        failures = [error for found in findings for error in found.compiler_errors]
         if failures:
             raise _Stop(Status.FAILS_COMPILED, failures[0], differences)
         if differences:
             raise _Stop(Status.DIFFERENT, str(differences[0]), differences)
 
-    def _without_excess(self, runs: Runs, found: Findings, label: str) -> Findings:
+    def _without_excess(self, way: _Way, runs: Runs, found: Findings) -> Findings:
         """The findings, with differences that come only from Inductor's own precision as remarks."""
-        if self.backend != "inductor" or not any(d.kind is Kind.VALUE for d in found.differences):
+        if way.backend != "inductor" or not any(d.kind is Kind.VALUE for d in found.differences):
             return found
         ways = [
-            self._spec(
-                side,
-                backend=self.backend,
-                gradients=label == GRADIENTS,
-                emulate_precision_casts=True,
-            )
+            replace(way.spec(self._spec(side)), emulate_precision_casts=True)
             for side in (self.original, self.rewritten)
         ]
         first, second = map(record_of, self.workers.run([self._job(spec) for spec in ways]))
         if first.failure is not None or second.failure is not None:
             return found
         emulated = replace(runs, original_compiled=first.calls, rewritten_compiled=second.calls)
-        given = runs, emulated, found.differences, self.options.leeway, label
+        given = runs, emulated, found.differences, self.options.leeway, way.name
         limits = Limits(self.options.limits.seconds, None)
         (outcome,) = self.workers.run([job("gbfix.verify.judge:excess_precision", limits, *given)])
         if outcome.result is None:
@@ -297,20 +420,72 @@ class _Check:
         left = tuple(d for d in found.differences if (d.call, d.kind, d.place) not in gone)
         return replace(found, differences=left, remarks=(*found.remarks, *excess))
 
+    def _still_specs(self) -> list[RunSpec]:
+        """The runs with `dynamic=False`: both sides, each also as one graph."""
+        if not self.options.both_dynamic or self.options.dynamic is not None:
+            return []
+        sides = [self._spec(side, backend="eager") for side in (self.original, self.rewritten)]
+        return [
+            replace(spec, dynamic=False, fullgraph=fullgraph)
+            for spec in sides
+            for fullgraph in (False, True)
+        ]
+
+    def _ways(self) -> list[_Way]:
+        """How the rewritten code is run compiled: plainly first, and at last as one graph."""
+        ways = [_Way(label, self.backend) for label in self.ways]
+        for backend in self.options.further_backends:
+            ways.append(_Way(ways[-1].label, backend, f"{ways[-1].label}, {backend}"))
+        # Whether one graph holds everything is Dynamo's answer; no backend has to be waited for.
+        return [*ways, _Way("", "eager", ", fullgraph", fullgraph=True)]
+
+    def _judged_fully(self, runs: dict[_Way, Runs]) -> list[Findings]:
+        """Judge each way, and those that show anything once more with all that may excuse it.
+
+        The original's own compiled run and its float64 reference only ever widen what is allowed, so
+        most targets do not need them.
+        """
+        findings = dict(
+            zip(runs, self._judged([(runs[way], way.name) for way in runs]), strict=True)
+        )
+        doubtful = [way for way in runs if findings[way].differences or findings[way].remarks]
+        missing = [way for way in doubtful if runs[way].original_compiled is None]
+        specs = [way.spec(self._spec(self.original)) for way in missing]
+        specs += [
+            self._spec(self.original, gradients=way.gradients, reference=True) for way in doubtful
+        ]
+        outcomes = self.workers.run([self._job(spec) for spec in specs])
+        for way, outcome in zip(missing, outcomes, strict=False):
+            compiled = self._original(outcome, f"compiled{way.name}")
+            if not (way.fullgraph and compiled.refused):
+                runs[way] = replace(runs[way], original_compiled=compiled.calls)
+        for way, outcome in zip(doubtful, outcomes[len(missing) :], strict=True):
+            runs[way] = replace(runs[way], reference=record_of(outcome).calls or None)
+        judged = self._judged([(runs[way], way.name) for way in doubtful])
+        for way, found in zip(doubtful, judged, strict=True):
+            findings[way] = self._without_excess(way, runs[way], found)
+        return list(findings.values())
+
     def _count_breaks(
         self, first: RunRecord, second: RunRecord, counts: Sequence[RunRecord]
     ) -> None:
-        """Keep what was captured; `counts` are runs in one graph, then both with `dynamic=False`."""
+        """Keep what was captured.
+
+        `counts` are the runs as one graph, the rewritten's first; the original's may be missing. Then
+        come those with `dynamic=False`, if any.
+        """
+        after, *others = counts
+        before = others.pop(0) if self.options.fullgraph_before else None
         self.evidence = replace(
             self.evidence,
-            before=_captured(self.original, first, counts[0]),
-            after=_captured(self.rewritten, second, counts[1]),
+            before=_captured(self.original, first, before),
+            after=_captured(self.rewritten, second, after),
         )
-        if len(counts) > 2:
+        if others:
             self.evidence = replace(
                 self.evidence,
-                before_static=_captured(self.original, counts[4], counts[2]),
-                after_static=_captured(self.rewritten, counts[5], counts[3]),
+                before_static=_captured(self.original, others[0], others[1]),
+                after_static=_captured(self.rewritten, others[2], others[3]),
             )
 
     def _reproduction(self, stop: _Stop) -> Reproduction | None:
@@ -319,6 +494,8 @@ class _Check:
         if stop.status is not Status.DIFFERENT or not seconds or self.inputs is None:
             return None
         difference = stop.differences[0]
+        if not difference.mode.endswith(("eager", "compiled", GRADIENTS)):
+            return None  # another backend, or one graph: the default way does not show it
         how = Probe(
             self.original,
             self.rewritten,
@@ -346,13 +523,16 @@ class _Check:
     def _job(self, spec: RunSpec) -> Job:
         return job("gbfix.verify.execute:run", self.options.limits, spec)
 
-    def _judged(self, runs: Runs, label: str) -> Findings:
+    def _judged(self, runs: Sequence[tuple[Runs, str]]) -> tuple[Findings, ...]:
+        """Have runs compared, each with what to add to the names of its modes."""
+        if not runs:
+            return ()
         limits = Limits(self.options.limits.seconds, None)
-        comparing = job("gbfix.verify.judge:judge", limits, runs, self.options.leeway, label)
+        comparing = job("gbfix.verify.judge:judge_all", limits, tuple(runs), self.options.leeway)
         (outcome,) = self.workers.run([comparing])
         if outcome.result is None:
             raise _Stop(Status.NOT_RUN, f"the comparison: {outcome.failure}")
-        findings: Findings = pickle.loads(outcome.result)
+        findings: tuple[Findings, ...] = pickle.loads(outcome.result)
         return findings
 
     def _original(self, outcome: Outcome, mode: str) -> RunRecord:
@@ -372,9 +552,11 @@ class _Check:
         raise _Stop(Status.DIFFERENT, sentence, [difference])
 
 
-def _captured(side: Side, record: RunRecord, whole: RunRecord) -> Capture | None:
-    """What was captured in a run, and whether the other one shows it in one graph."""
-    if record.capture is None:
+def _captured(side: Side, record: RunRecord, whole: RunRecord | None) -> Capture | None:
+    """What was captured in a run, and whether the other one, if any, shows it in one graph."""
+    capture = record.capture
+    if capture is None:
         return None
-    capture = record.capture.with_fullgraph(whole.failure or whole.refused)
+    if whole is not None:
+        capture = capture.with_fullgraph(whole.failure or whole.refused)
     return diagnosed(capture, side.texts)

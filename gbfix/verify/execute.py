@@ -11,7 +11,7 @@ import contextlib
 import pickle
 import random
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -86,7 +86,7 @@ def _operators(
 ) -> Operators | None:
     """What runs inside and outside of graphs if every input is given once more; None if it stops."""
     options = CallOptions(False, spec.dtype, spec.device)
-    every = [converted(arguments, options) for arguments in _Maker.of(spec.inputs, module).make()]
+    every = [converted(arguments, options) for arguments in Maker.of(spec.inputs, module).make()]
 
     def calls() -> None:
         for args, kwargs in every:
@@ -108,7 +108,7 @@ def ready(spec: RunSpec) -> tuple[types.ModuleType, Any, list[Arguments]]:
     module = load(spec.side)
     seed()
     target = build(spec.side.target, module)
-    arguments = _Maker.of(spec.inputs, module).make()
+    arguments = Maker.of(spec.inputs, module).make()
     if not arguments:
         raise LoadError("there are no inputs")
     return module, target, arguments
@@ -120,8 +120,9 @@ def arguments_of(side: Side, inputs: Inputs) -> list[Arguments]:
     Raises:
         LoadError: if there are none to be had.
     """
-    module = load(side) if inputs.factory is not None else types.ModuleType("nothing")
-    return _Maker.of(inputs, module).make()
+    own = inputs.factory is not None or inputs.expressions
+    module = load(side) if own else types.ModuleType("nothing")
+    return Maker.of(inputs, module).make()
 
 
 def _calls(
@@ -132,7 +133,7 @@ def _calls(
     recorder: Recorder | None = None,
 ) -> RunRecord:
     """Call the target with every input and the first again, with fresh arguments each time."""
-    maker = _Maker.of(spec.inputs, module)
+    maker = Maker.of(spec.inputs, module)
     first = maker.make()
     if not first:
         raise LoadError("there are no inputs")
@@ -160,17 +161,19 @@ def _calls(
 
 
 @dataclass(frozen=True)
-class _Maker:
+class Maker:
     """Makes the arguments of a run as often as is needed."""
 
     inputs: Inputs
     factory: Any
 
     @classmethod
-    def of(cls, inputs: Inputs, module: Any) -> _Maker:
-        """Find the user's function, if there is one."""
-        text = inputs.factory
-        return cls(inputs, reference(text, module) if text is not None else None)
+    def of(cls, inputs: Inputs, module: Any) -> Maker:
+        """Find the user's function, or make one of expressions."""
+        if inputs.factory is not None:
+            return cls(inputs, reference(inputs.factory, module))
+        expressions = inputs.expressions
+        return cls(inputs, _evaluating(expressions, module) if expressions else None)
 
     def make(self) -> list[Arguments]:
         """The arguments, the same every time.
@@ -186,6 +189,17 @@ class _Maker:
         except BaseException as error:
             where = self.inputs.factory or "the inputs"
             raise LoadError(f"`{where}` failed: {type(error).__name__}: {error}") from error
+
+
+def _evaluating(expressions: Sequence[str], module: Any) -> Callable[[], list[Any]]:
+    def make() -> list[Any]:
+        made = []
+        for expression in expressions:
+            seed()
+            made.append(eval(expression, {**vars(module), "torch": torch}))
+        return made
+
+    return make
 
 
 def seed() -> None:

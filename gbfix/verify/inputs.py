@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import re
 import signal
 import time
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gbfix.dynamo import control
@@ -21,14 +22,16 @@ from gbfix.verify.execute import seed
 from gbfix.verify.listening import Stopped
 from gbfix.verify.loading import LoadError, build, load
 from gbfix.verify.messages import Generated, SearchSpec
-from gbfix.verify.recipes import CallRecipe, Inputs
-from gbfix.verify.search import NoInputs, search
+from gbfix.verify.recipes import CallRecipe, Inputs, filled
+from gbfix.verify.search import Found, NoInputs, search
 from gbfix.verify.signatures import Parameter, parameters, size_hints
 from gbfix.verify.variants import drawn, in_dtypes, special, telling, with_optional
 
 _MOST_TELLING = 7
 _MOST_OPTIONAL = 3
 _SECONDS_A_TRY = 3.0
+_FITTING = ("negative", "positive", "zeros", "ones")
+_OF_SHAPES = re.compile(r"\b(sizes?|shapes?|dim(ension)?s?|broadcast\w*|expand\w*|mat\d)\b", re.I)
 
 
 class _TakesTooLong(Stopped):
@@ -72,12 +75,7 @@ class _Search:
             wanted = parameters(self.target)
         except (ValueError, TypeError) as error:
             raise NoInputs(f"its parameters cannot be read: {error}") from error
-        try:
-            found = search(wanted, size_hints(self.target), self._attempt)
-        except NoInputs as error:
-            raise NoInputs(
-                f"no inputs were found with which it runs ({error}): give `--inputs module:function`"
-            ) from error
+        found = self._found(wanted)
         # What failing tries have reached on their way is not reached by any input that is kept.
         self.watcher.seen.clear()
         self._attempt(found.call)
@@ -104,15 +102,39 @@ class _Search:
         # the calls that reach more come first; those that raise come last.
         return (*self.further, *self.running, *self.raising)
 
+    def _found(self, wanted: Sequence[Parameter]) -> Found:
+        """A call that runs, also with other values; failing that, one that merely runs."""
+        hints = size_hints(self.target)
+        for attempt in (self._fits, self._attempt):
+            try:
+                return search(wanted, hints, attempt)
+            except NoInputs as error:
+                failure = error
+        raise NoInputs(
+            f"no inputs were found with which it runs ({failure}): give `--inputs module:function`"
+        ) from failure
+
+    def _fits(self, call: CallRecipe) -> str | None:
+        """Whether a call runs, and its shapes suit whatever the values are; else the error.
+
+        An arm that is not taken says nothing of the shapes that it asks for, but the compiler, which
+        traces both, does.
+        """
+        for recipe in (call, *(filled(call, fill) for fill in _FITTING)):
+            error = self._attempt(recipe)
+            if error is not None and (recipe is call or _OF_SHAPES.search(error)):
+                return error
+        return None
+
     def coverage(self) -> Coverage:
         """The arms that have been taken."""
-        return coverage(self.spec.touched, self.watcher.seen, self.spec.files)
+        return coverage(self.spec.touched, self.watcher.seen, self.spec.files, self.spec.decided)
 
     def _give(self, base: CallRecipe, parameter: Parameter) -> None:
         """Take the first call that runs with a tensor for a parameter that may be left out."""
         for recipe in with_optional(base, parameter) if parameter.dtypes else ():
             before = set(self.watcher.seen)
-            if self._attempt(recipe) is None:
+            if self._fits(recipe) is None:
                 self.further.append(recipe)
                 return
             self.watcher.seen = before

@@ -30,6 +30,11 @@ class _Split:
             (self.told if difference.kind in allowed else self.counting).append(difference)
 
 
+def judge_all(runs: Sequence[tuple[Runs, str]], leeway: frozenset[Kind]) -> tuple[Findings, ...]:
+    """Judge several ways of calling, each with its label, one after the other."""
+    return tuple(judge(one, leeway, label) for one, label in runs)
+
+
 def judge(runs: Runs, leeway: frozenset[Kind], label: str) -> Findings:
     """Compare everything with the original's eager run.
 

@@ -125,6 +125,8 @@ def build(target: Target, module: types.ModuleType) -> Any:
             return pickle.loads(target.pickled)
         if target.init is not None:
             return reference(target.init, module)()
+        if target.expression is not None:
+            return _made(target, eval(target.expression, vars(module)))
         return _made(target, _attribute(module, target.name))
     except (LoadError, KeyboardInterrupt):
         raise

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gbfix.dynamo.records import Capture
 from gbfix.verify.arms import Branch, Seen
+from gbfix.verify.launches import Launches
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.targets import Side
 from gbfix.verify.verdict import Difference
@@ -66,6 +67,7 @@ class RunRecord:
 class SearchSpec:
     """What inputs are wanted for: the original, the branches that a rewrite touches, and the time.
 
+    `decided` are branches of which no input reaches more than one arm.
     `rewritten` is the rewritten text, which is read for what it speaks of and not run.
     """
 
@@ -73,6 +75,7 @@ class SearchSpec:
     touched: frozenset[Branch] = frozenset()
     files: frozenset[str] = frozenset()
     rewritten: str = ""
+    decided: frozenset[Branch] = frozenset()
     seconds: float = 30.0
     device: str = "cpu"
     dtype: str | None = None
@@ -114,3 +117,33 @@ class Findings:
     compiler_errors: tuple[str, ...] = ()
     out_of_memory: bool = False
     has_gradients: bool = False
+
+
+@dataclass(frozen=True)
+class MeasureSpec:
+    """How one side is measured in use.
+
+    Attributes:
+        backend, mode: what is asked of `torch.compile`, where not left to it.
+        repeats: how many steady calls are timed.
+        lock: a file whose holder alone measures steady calls.
+    """
+
+    side: Side
+    inputs: Inputs
+    backend: str | None = None
+    mode: str | None = None
+    device: str = "cpu"
+    dtype: str | None = None
+    repeats: int = 20
+    lock: str | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of the first call and of a steady one, and what all calls did; or why it failed."""
+
+    first: float = 0.0
+    steady: float = 0.0
+    launches: Launches | None = None
+    failure: str | None = None

@@ -144,24 +144,23 @@ class CallRecipe:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the arguments of a target's calls come from: one of recipes, a function, or a pickle.
+    """Where the arguments of a target's calls come from; one of these.
 
     Attributes:
         recipes: what was generated.
         factory: a `module:function` that returns a list of tuples or of `(args, kwargs)`.
         pickled: a pickled list of `(args, kwargs)`.
+        expressions: one for each call, in the names of the target's module and `torch`.
         once: whether the calls are made as they stand; else the first is made again at the end.
+        only: which of them to make, if not all.
     """
 
     recipes: tuple[CallRecipe, ...] = ()
     factory: str | None = None
     pickled: bytes | None = None
+    expressions: tuple[str, ...] = ()
     once: bool = False
-
-    @property
-    def given(self) -> bool:
-        """Whether they come from the user."""
-        return self.factory is not None or self.pickled is not None
+    only: tuple[int, ...] | None = None
 
     def order(self, count: int) -> tuple[int, ...]:
         """Which arguments each call takes; the first come again, and there are four calls or more.
@@ -174,11 +173,15 @@ class Inputs:
         return *range(count), *(number % count for number in again)
 
     def make(self, factory: Any = None) -> list[Arguments]:
-        """All arguments, made anew; `factory` is what the text stands for."""
+        """All arguments, made anew; `factory` is what the text or the expressions stand for."""
+        made = self._made(factory)
+        return made if self.only is None else [made[number] for number in self.only]
+
+    def _made(self, factory: Any) -> list[Arguments]:
         if self.pickled is not None:
             unpickled: list[Arguments] = pickle.loads(self.pickled)
             return unpickled
-        if self.factory is not None:
+        if factory is not None:
             return normalised(factory())
         return [recipe.make() for recipe in self.recipes]
 

@@ -12,6 +12,7 @@ from gbfix import __version__
 from gbfix.dynamo.records import Break, Capture
 from gbfix.report.spans import Line, Span, line
 from gbfix.verify.latency import Timing
+from gbfix.verify.launches import Launches
 from gbfix.verify.verdict import Difference, Reproduction, Status, Verdict
 
 VERSION = 1
@@ -54,6 +55,12 @@ def _details(verdict: Verdict) -> Iterator[str]:
                 yield from _places(static)
     if evidence.timing is not None:
         yield from _timed(evidence.timing)
+    for name, launches in (
+        ("before", evidence.launches_before),
+        ("after", evidence.launches_after),
+    ):
+        if launches is not None:
+            yield f"{name}: {_launched(launches)}"
     for arm in evidence.arms.missing:
         yield f"arm not run: {_short(arm)}"
     yield from _grouped("differs", verdict.differences, evidence.inputs)
@@ -129,6 +136,14 @@ def _captured(capture: Capture) -> str:
     return ", ".join(parts)
 
 
+def _launched(launches: Launches) -> str:
+    """What a call asks of the device."""
+    return (
+        f"{launches.syncs_a_call:g} host syncs and {launches.graphs_a_call:g} CUDA-graph launches "
+        "a call"
+    )
+
+
 def _grouped(title: str, differences: Sequence[Difference], inputs: Sequence[str]) -> Iterator[str]:
     """One line for what is the same in several calls."""
     groups: dict[tuple[str, str, str], list[Difference]] = {}
@@ -193,6 +208,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "before_static": _capture(evidence.before_static),
             "after_static": _capture(evidence.after_static),
             "timing": _timing(evidence.timing),
+            "launches_before": _launches(evidence.launches_before),
+            "launches_after": _launches(evidence.launches_after),
             "seconds": round(evidence.seconds, 3),
         },
     }
@@ -207,3 +224,9 @@ def _timing(timing: Timing | None) -> dict[str, Any] | None:
 
 def _capture(capture: Capture | None) -> dict[str, Any] | None:
     return None if capture is None else asdict(capture)
+
+
+def _launches(found: Launches | None) -> dict[str, float] | None:
+    if found is None:
+        return None
+    return {"syncs": found.syncs_a_call, "cuda_graph_launches": found.graphs_a_call}

@@ -12,6 +12,7 @@ user's main module in every worker.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import pickle
@@ -28,17 +29,32 @@ from typing import BinaryIO
 
 from gbfix.verify.jobs import Job, Limits, Outcome, read_frame, write_frame
 
+# What a first run, a first compilation and a first comparison would import in each child anew.
 PRELOAD = (
     "torch._dynamo",
-    "torch._inductor.compile_fx",
-    "torch._inductor.scheduler",
-    "torch._inductor.codegen.cpp",
     "torch._dynamo.backends.debugging",
+    "torch._dynamo.backends.inductor",
+    "torch._dynamo.dce_extra_outputs",
+    "torch._dynamo.repro.after_dynamo",
+    "torch._export.passes._node_metadata_hook",
+    "torch._functorch._activation_checkpointing.remat_using_tags_for_fwd_loss_bwd_graph_pass",
+    "torch._functorch._aot_autograd.subclass_codegen",
     "torch._higher_order_ops",
+    "torch._higher_order_ops.passes.inline_invoke_subgraph",
+    "torch._inductor.codegen.cpp",
+    "torch._inductor.compile_fx",
+    "torch._inductor.compiler_bisector",
+    "torch._inductor.scheduler",
+    "torch._subclasses.schema_check_mode",
+    "torch.distributed.tensor.experimental._attention",
+    "torch.export._unlift",
+    "torch.fx.experimental.validator",
+    "torch.utils.serialization",
     "sympy.combinatorics",
     "gbfix.verify.execute",
     "gbfix.verify.inputs",
     "gbfix.verify.judge",
+    "gbfix.verify.measuring",
 )
 
 
@@ -203,6 +219,9 @@ def main() -> None:
     for name in PRELOAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    # Children that collect garbage would otherwise write to, and so copy, all that is imported.
+    gc.collect()
+    gc.freeze()
     serve(source, sink)
 
 

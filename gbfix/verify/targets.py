@@ -20,8 +20,8 @@ class Target:
     """A callable of a module: a function, a class to construct, or a pickled object.
 
     `module` is imported with `folders` on the path. `init`, a `module:function`, builds the object
-    in place of construction without arguments; `pickled` is the object itself, and `main` says that it
-    knows its module as `__main__`.
+    in place of construction without arguments; `expression` gives it in the module's own names;
+    `pickled` is the object itself, and `main` says that it knows its module as `__main__`.
     """
 
     module: str
@@ -31,6 +31,7 @@ class Target:
     init: str | None = None
     pickled: bytes | None = None
     main: bool = False
+    expression: str | None = None
 
     @property
     def title(self) -> str:

@@ -148,8 +148,19 @@ def _alternatives(recipe: Recipe) -> list[Recipe]:
 def _optional(parameter: Parameter, base: CallRecipe) -> list[Recipe]:
     if not parameter.dtypes:
         return [ValueRecipe(text) for text in parameter.values]
-    shapes = [recipe.shape for recipe in base.recipes if isinstance(recipe, TensorRecipe)]
+    given = [recipe.shape for recipe in base.recipes if isinstance(recipe, TensorRecipe)]
+    shapes = [other for shape in given for other in _related(shape)]
     dtype = parameter.dtypes[0]
     return [
         TensorRecipe(shape, dtype, fill) for shape in dict.fromkeys(shapes) for fill in fills(dtype)
     ]
+
+
+def _related(shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Shapes that go with one: the same, one for each row, one for each pair of rows, a scalar."""
+    yield shape
+    if len(shape) > 1:
+        yield shape[:-1]
+        yield (*shape[:-1], shape[-2])
+        yield (*shape[:-1], 1)
+    yield ()

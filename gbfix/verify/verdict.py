@@ -12,6 +12,7 @@ from enum import Enum
 from gbfix.dynamo.records import Capture
 from gbfix.verify.arms import Coverage
 from gbfix.verify.latency import Timing
+from gbfix.verify.launches import Launches
 
 
 class Status(str, Enum):
@@ -99,6 +100,8 @@ class Evidence:
     after_static: Capture | None = None
     timing: Timing | None = None
     seconds: float = 0.0
+    launches_before: Launches | None = None
+    launches_after: Launches | None = None
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,12 @@ class Workers:
         if self._server is None:
             if not hasattr(os, "fork"):
                 raise UserError("verifying needs a system that can fork processes.")
-            environment = {**os.environ, "PYTHONPATH": _python_path()}
+            environment = {
+                **os.environ,
+                "PYTHONPATH": _python_path(),
+                # Asking the driver for devices would keep the server's children from using them.
+                "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+            }
             self._server = subprocess.Popen(
                 [sys.executable, "-m", "gbfix.verify.server"],
                 stdin=subprocess.PIPE,
