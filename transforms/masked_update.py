@@ -90,7 +90,10 @@ def _spares_selection(site: BreakSite, context: Context) -> bool:
     if not isinstance(node, ast.If) or not is_gate(node, context):
         return False
     inner = (n for s in node.body for n in ast.walk(s) if isinstance(n, (ast.Subscript, ast.Call)))
-    return any(shape_from_data(n, context.analysis) is not None for n in inner)
+    return any(
+        n in context.analysis.places and shape_from_data(n, context.analysis) is not None
+        for n in inner
+    )
 
 
 TRANSFORM = Transform(

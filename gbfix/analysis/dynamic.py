@@ -10,6 +10,7 @@ import ast
 import re
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.modes import Mode
 from gbfix.analysis.values import Kind, Value
@@ -21,6 +22,7 @@ from gbfix.diagnoses import (
     Diagnosis,
 )
 
+CAPTURE_SHAPES = DynamoSetting("capture_dynamic_output_shape_ops")
 _NONZERO = frozenset({"nonzero", "argwhere", "where"})
 _UNIQUE = frozenset({"unique", "unique_consecutive"})
 _SIZED = frozenset({"repeat_interleave", "bincount", "one_hot"})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gbfix.analysis.checkers import checker_call
 from gbfix.analysis.conditions import data_kind, leaves
-from gbfix.analysis.dynamic import shape_from_data, treated_beside
+from gbfix.analysis.dynamic import CAPTURE_SHAPES, shape_from_data, treated_beside
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis, Condition
@@ -78,18 +78,20 @@ def find_sites(analysis: Analysis, facts: Facts) -> list[BreakSite]:
         *_conditions(analysis, facts),
         *_log_calls(analysis, facts),
         *_reads(analysis, facts),
-        *_data_shapes(analysis),
+        *_data_shapes(analysis, facts),
     ]
     return sorted(found, key=lambda s: (s.span.lineno, s.span.col_offset))
 
 
-def _data_shapes(analysis: Analysis) -> Iterator[BreakSite]:
+def _data_shapes(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
     """Operations whose result has a shape that depends on data."""
     for node, place in analysis.places.items():
         if place.mode.eager or place.statement in analysis.eager:
             continue
         diagnosis = shape_from_data(node, analysis)
         if diagnosis is None or treated_beside(node, place.mode):
+            continue
+        if facts.is_made(CAPTURE_SHAPES, analysis.info.node):
             continue
         yield BreakSite(
             diagnosis,
