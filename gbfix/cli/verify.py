@@ -6,6 +6,7 @@ It turns options into targets and verdicts into output; user code runs in worker
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -73,6 +74,14 @@ InputsFrom = Annotated[
         help="Returns a list of argument tuples or of (args, kwargs); generated if not given.",
     ),
 ]
+TraceFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Verify what `apply --trace` writes, with the inputs recorded in this trace.",
+    ),
+]
 BackendOption = Annotated[
     Backend | None,
     typer.Option("--backend", help="Default: inductor if a C++ compiler is found, else aot_eager."),
@@ -114,6 +123,7 @@ def verify(
     against: Against = None,
     init: Init = None,
     inputs: InputsFrom = None,
+    trace: TraceFiles = None,
     backend: BackendOption = None,
     device: DeviceOption = Device.CPU,
     dtype: DtypeOption = None,
@@ -140,6 +150,8 @@ def verify(
         raise UserError("`--against` needs one target, with the name of a function or class.")
     if init is not None and (len(asked) != 1 or asked[0].name is None):
         raise UserError("`--init` needs one target, with the name of a function or class.")
+    if inputs is not None and trace:
+        raise UserError("`--inputs` and `--trace` both say where inputs come from.")
     request = options.request(
         [asked[0].path],
         None,
@@ -159,10 +171,10 @@ def verify(
     pairs: list[Pair] = []
     failed = False
     for one in asked:
-        found, errors = _pairs(one, request, against, init)
+        found, errors = _pairs(one, request, against, init, trace or ())
         pairs += found
         failed = failed or errors
-    verdicts = _verdicts(pairs, inputs, wanted)
+    verdicts = _verdicts(pairs, inputs, wanted, trace or ())
     if reproduce is not None:
         verdicts = _with_scripts(verdicts, reproduce)
     _print(verdicts, output_format)
@@ -207,18 +219,22 @@ def _asked(text: str) -> _Asked:
 
 
 def _pairs(
-    asked: _Asked, request: Request, against: Path | None, init: str | None
+    asked: _Asked,
+    request: Request,
+    against: Path | None,
+    init: str | None,
+    trace: Sequence[Path] = (),
 ) -> tuple[list[Pair], bool]:
     """The pairs of one target, and whether there were errors."""
     from gbfix.verify.project import check_name, fixed_names, pairs
 
     request = replace(request, paths=(asked.path,))
-    result = run(request, rewrite=against is None)
+    result = run(request, rewrite=against is None, trace=trace)
     fixed = [name for file in result.files for name in fixed_names(file)]
     if asked.name is not None and asked.name.partition(".")[0] not in fixed:
         # Who asks for a function means it to be compiled, whatever else the project compiles.
         settings = replace(request.settings, region=Region.ALL)
-        result = run(replace(request, settings=settings), rewrite=against is None)
+        result = run(replace(request, settings=settings), rewrite=against is None, trace=trace)
     say_errors(result)
     if result.errors or not result.files:
         return [], True
@@ -243,16 +259,32 @@ def _text(path: Path) -> str:
         raise UserError(f"{path}: {error}") from error
 
 
-def _verdicts(pairs: list[Pair], inputs: str | None, wanted: Options) -> list[Verdict]:
+def _verdicts(
+    pairs: list[Pair], inputs: str | None, wanted: Options, trace: Sequence[Path] = ()
+) -> list[Verdict]:
     from gbfix.verify.checker import verify_sides
     from gbfix.verify.recipes import Inputs
     from gbfix.verify.worker import Workers
 
     given: Inputs | None = Inputs(factory=inputs) if inputs is not None else None
+    verdicts: list[Verdict] = []
     with Workers() as workers:
-        return [
-            verify_sides(workers, pair.original, pair.rewritten, given, wanted) for pair in pairs
-        ]
+        for pair in pairs:
+            own = _recorded(pair, trace) if trace else given
+            verdicts.append(verify_sides(workers, pair.original, pair.rewritten, own, wanted))
+    return verdicts
+
+
+def _recorded(pair: Pair, trace: Sequence[Path]) -> Inputs | None:
+    """The inputs that were recorded for a target; None, with a sentence, if there are none."""
+    from gbfix.trace.inputs import recorded
+    from gbfix.verify.recipes import Inputs
+
+    files = recorded(trace, pair.path, pair.original.target.name)
+    if files:
+        return Inputs(saved=tuple(map(str, files)))
+    say(f"{pair.original.target.title}: no inputs were recorded for it, so they are generated.")
+    return None
 
 
 def _with_scripts(verdicts: list[Verdict], folder: Path) -> list[Verdict]:

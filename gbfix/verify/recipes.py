@@ -151,6 +151,7 @@ class Inputs:
         factory: a `module:function` that returns a list of tuples or of `(args, kwargs)`.
         pickled: a pickled list of `(args, kwargs)`.
         expressions: one for each call, in the names of the target's module and `torch`.
+        saved: files that hold one `(args, kwargs)` each, as `gbfix trace` keeps them.
         once: whether the calls are made as they stand; else the first is made again at the end.
         only: which of them to make, if not all.
     """
@@ -159,6 +160,7 @@ class Inputs:
     factory: str | None = None
     pickled: bytes | None = None
     expressions: tuple[str, ...] = ()
+    saved: tuple[str, ...] = ()
     once: bool = False
     only: tuple[int, ...] | None = None
 
@@ -181,6 +183,11 @@ class Inputs:
         if self.pickled is not None:
             unpickled: list[Arguments] = pickle.loads(self.pickled)
             return unpickled
+        if self.saved:
+            import torch
+
+            # Only tensors and plain values are read, so that a trace of others can run no code.
+            return normalised([torch.load(file, weights_only=True) for file in self.saved])
         if factory is not None:
             return normalised(factory())
         return [recipe.make() for recipe in self.recipes]
