@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,10 @@ class Options:
     shrink_seconds: float = 20.0
     both_dynamic: bool = True
     time: bool = False
+
+
+# What Dynamo says of arms whose results, or operands, do not go together.
+_SHAPES = re.compile("merging two branches|run FX node with fake tensors")
 
 
 @dataclass(frozen=True)
@@ -195,6 +200,8 @@ class _Check:
         self.remarks: tuple[Difference, ...] = ()
         self.ways: dict[str, Runs] = {}
         self.raising: tuple[bool, ...] = ()
+        self.generated: Inputs | None = None
+        self.most_dims: int | None = None
 
     def verdict(self) -> Verdict:
         """Make the runs, the cheap ones first, until the verdict is known."""
@@ -202,6 +209,9 @@ class _Check:
         try:
             status, reason = self._status()
         except _Stop as stop:
+            partly = self._with_fewer_dimensions(stop)
+            if partly is not None:
+                return partly
             return Verdict(
                 title,
                 stop.status,
@@ -212,6 +222,36 @@ class _Check:
                 self._reproduction(stop),
             )
         return Verdict(title, status, reason, (), self.remarks, self.evidence)
+
+    def _with_fewer_dimensions(self, stop: _Stop) -> Verdict | None:
+        """A verdict for inputs of fewer dimensions, if the compiler refuses those that were guessed.
+
+        Both arms of a `torch.cond` are compiled, and their results have to have one shape. If they have
+        not for the shapes that were made up here, they may have for those that people pass.
+        """
+        if self.generated is None or stop.status is not Status.DIFFERENT:
+            return None
+        if self.most_dims is not None or not all(map(_is_refused, stop.differences)):
+            return None
+        shapes = [shape for call in self.generated.recipes for shape in call.shapes]
+        most = max(map(len, shapes), default=0)
+        if not most:
+            return None
+        options = replace(self.options, shrink_seconds=0)
+        other = _Check(self.workers, self.original, self.rewritten, None, options)
+        other.most_dims = most - 1
+        verdict = other.verdict()
+        if verdict.status not in (Status.VERIFIED, Status.PARTLY_VERIFIED):
+            return None
+        first = stop.differences[0]
+        given = self.evidence.inputs[first.call % len(self.evidence.inputs)]
+        reason = f"{verdict.reason}; with inputs such as {given} the rewritten does not compile"
+        return replace(
+            verdict,
+            status=Status.PARTLY_VERIFIED,
+            reason=reason,
+            remarks=(*verdict.remarks, replace(first, detail=f"for {given}: {first.detail}")),
+        )
 
     def _status(self) -> tuple[Status, str]:
         self.backend = self.options.backend or default_backend()
@@ -252,6 +292,7 @@ class _Check:
             self.options.search_seconds,
             self.options.device,
             self.options.dtype,
+            self.most_dims,
         )
         limits = replace(
             self.options.limits,
@@ -263,7 +304,7 @@ class _Check:
         generated: Generated = pickle.loads(outcome.result)
         if generated.inputs is None:
             raise _Stop(Status.NOT_RUN, str(generated.failure))
-        self.inputs = generated.inputs
+        self.inputs = self.generated = generated.inputs
 
     def _touched(self) -> tuple[frozenset[Branch], frozenset[str], frozenset[Branch]]:
         """The branches that the rewrite touches, the files that it is about, what is decided once."""
@@ -550,6 +591,11 @@ class _Check:
             raise _Stop(Status.NOT_RUN, sentence)
         difference = Difference(mode, 0, Kind.EXCEPTION, "", record.failure)
         raise _Stop(Status.DIFFERENT, sentence, [difference])
+
+
+def _is_refused(difference: Difference) -> bool:
+    """Whether the compiler does not take a rewritten branch for the shapes of this call."""
+    return difference.kind is Kind.EXCEPTION and bool(_SHAPES.search(difference.detail))
 
 
 def _captured(side: Side, record: RunRecord, whole: RunRecord | None) -> Capture | None:

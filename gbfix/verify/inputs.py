@@ -107,12 +107,16 @@ class _Search:
         hints = size_hints(self.target)
         for attempt in (self._fits, self._attempt):
             try:
-                return search(wanted, hints, attempt)
+                return search(wanted, hints, attempt, self._is_small)
             except NoInputs as error:
                 failure = error
         raise NoInputs(
             f"no inputs were found with which it runs ({failure}): give `--inputs module:function`"
         ) from failure
+
+    def _is_small(self, call: CallRecipe) -> bool:
+        most = self.spec.most_dims
+        return most is None or all(len(shape) <= most for shape in call.shapes)
 
     def _fits(self, call: CallRecipe) -> str | None:
         """Whether a call runs, and its shapes suit whatever the values are; else the error.

@@ -68,7 +68,8 @@ class SearchSpec:
     """What inputs are wanted for: the original, the branches that a rewrite touches, and the time.
 
     `decided` are branches of which no input reaches more than one arm.
-    `rewritten` is the rewritten text, which is read for what it speaks of and not run.
+    `rewritten` is the rewritten text, which is read for what it speaks of and not run. Tensors have at
+    most `most_dims` dimensions, if that is given.
     """
 
     side: Side
@@ -79,6 +80,7 @@ class SearchSpec:
     seconds: float = 30.0
     device: str = "cpu"
     dtype: str | None = None
+    most_dims: int | None = None
 
 
 @dataclass(frozen=True)

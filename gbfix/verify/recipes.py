@@ -124,6 +124,11 @@ class CallRecipe:
         """Those of all arguments, the named ones last."""
         return *self.args, *(recipe for _, recipe in self.kwargs)
 
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Those of the tensors among the arguments."""
+        return tuple(recipe.shape for recipe in self.recipes if isinstance(recipe, TensorRecipe))
+
     def rebuilt(self, recipes: Sequence[Recipe]) -> CallRecipe:
         """The same call with other recipes."""
         count = len(self.args)

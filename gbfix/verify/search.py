@@ -32,8 +32,13 @@ class Found:
     left_out: tuple[Parameter, ...]
 
 
-def search(parameters: Sequence[Parameter], hints: Sequence[int], attempt: Try) -> Found:
-    """The first arguments that run.
+def search(
+    parameters: Sequence[Parameter],
+    hints: Sequence[int],
+    attempt: Try,
+    wanted: Callable[[CallRecipe], bool] = lambda call: True,
+) -> Found:
+    """The first arguments that run, of those that are wanted.
 
     Raises:
         NoInputs: if none do.
@@ -47,7 +52,7 @@ def search(parameters: Sequence[Parameter], hints: Sequence[int], attempt: Try) 
     while True:
         known = len(sizes)
         for call in _candidates(needed, _shapes(sizes)):
-            if call in tried:
+            if call in tried or not wanted(call):
                 continue
             if len(tried) >= _MOST_TRIES:
                 raise NoInputs(first_error or "nothing was tried")
