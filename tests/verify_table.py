@@ -624,22 +624,10 @@ RIGHT = (
         HEAD + "@torch.compile\ndef target(x):\n"
         "    return torch.cond(x.sum() > 0, lambda: x + 1, lambda: x - 1)\n",
     ),
-    Rewrite(
-        "arm that takes only some shapes",
-        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.w = nn.Parameter(torch.eye(3))\n\n    def forward(self, x):\n"
-        "        if x.sum() > 0:\n            return self.w @ x\n        return x * 2\n",
-        HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
-        "        self.w = nn.Parameter(torch.eye(3))\n\n    def forward(self, x):\n"
-        f"        if {COMPILING}:\n"
-        "            return torch.cond(x.sum() > 0, lambda: self.w @ x, lambda: x * 2)\n"
-        "        if x.sum() > 0:\n            return self.w @ x\n        return x * 2\n",
-    ),
 )
 
 # Right as far as it goes, and the verdict has to say how far.
 PARTLY = (
-    next(rewrite for rewrite in RIGHT if rewrite.name == "value read beforehand"),
     Rewrite(
         "arms of one shape only for some inputs",
         HEAD + "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"

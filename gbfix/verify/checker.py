@@ -80,7 +80,9 @@ class Options:
 
 
 # What Dynamo says of arms whose results, or operands, do not go together.
-_SHAPES = re.compile("merging two branches|run FX node with fake tensors")
+_SHAPES = re.compile(
+    "merging two branches|strides of the two branches|run FX node with fake tensors"
+)
 
 
 @dataclass(frozen=True)
