@@ -7,25 +7,11 @@ messages. Diagnosis is apart from treatment: nothing here knows of a fix.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from gbfix.diagnosis import Diagnosis
+from gbfix.python_diagnoses import PYTHON_DIAGNOSES
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """A kind of break: code, name, one line, why it breaks, and PyTorch's registry entries.
-
-    Attributes:
-        probe: a tiny program that shows whether an installed torch still breaks here. It defines
-            `probe(x)`, which is compiled and called with three ones, and works on tensors before
-            and after the place in question, so that one graph means that nothing broke.
-    """
-
-    code: str
-    name: str
-    summary: str
-    explanation: str
-    registry: tuple[str, ...]
-    probe: str = ""
+__all__ = ["DIAGNOSES", "Diagnosis"]
 
 
 TENSOR_BRANCH = Diagnosis(
@@ -269,5 +255,6 @@ DIAGNOSES: Mapping[str, Diagnosis] = {
         PRINT_CALL,
         LOGGING_CALL,
         WARNINGS_CALL,
+        *PYTHON_DIAGNOSES,
     )
 }

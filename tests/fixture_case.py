@@ -14,6 +14,7 @@ The keys of `case.toml`:
 - `gradients = "review"`: a gradient that was None may be zeros when compiled, and a result that
   did not require one may require it.
 - `new_state = ["name"]`: attributes that the rewritten module has and the original has not.
+- `stale_state = ["name"]`: attributes that compiled code no longer writes.
 - `effects = "review"`: what the compiled code prints, logs and warns may be dropped.
 - `arms = "some"`: arms that no input takes are left out, such as those that a log level decides.
 - `[settings]`: fields of `gbfix.settings.Settings`.
@@ -71,6 +72,7 @@ class FixtureCase:
     effects: str = "same"
     arms: str = "all"
     new_state: tuple[str, ...] = ()
+    stale_state: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     findings: tuple[Expected, ...] | None = None
 
@@ -83,6 +85,7 @@ class FixtureCase:
             folder=folder,
             inputs=tuple(table.pop("inputs")),
             new_state=tuple(table.pop("new_state", ())),
+            stale_state=tuple(table.pop("stale_state", ())),
             findings=None
             if findings is None
             else tuple(

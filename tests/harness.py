@@ -491,7 +491,8 @@ def compiled_differences(case: FixtureCase, eager: Run, compiled: Run) -> list[s
                 gained = text.endswith("requires_grad False against True")
                 if gained and part == "result" and case.gradients == "review":
                     continue
-                if not _is_new_state(text, case.new_state):
+                stale = any(f" state.self.{name}" in text for name in case.stale_state)
+                if not stale and not _is_new_state(text, case.new_state):
                     found.append(text)
         if mine.raised or "error" in mine.gradients:
             continue

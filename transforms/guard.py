@@ -32,11 +32,11 @@ from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
-from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling
 from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, TENSOR_BRANCH, WARNINGS_CALL
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.guarding import guarded
 from gbfix.lowering.output import check_arguments, only_speaks
 from gbfix.lowering.placement import eager_only_test
 from gbfix.lowering.views import block_of, is_elif
@@ -155,20 +155,8 @@ def _guard_run(statements: Sequence[ast.stmt], context: Context) -> Fix:
     torch = context.torch(first)
     if not (view.starts_line(first) and view.ends_line(last)):
         return _guard_inline(first, context)
-    indent = view.indent(first)
-    start = view.line_start(view.start(first))
-    head = layout.indent(f"if not {compiling(torch)}:\n", indent)
-    edits = [Edit(start, start, head), *view.indent_lines(start, view.end(last), context.unit)]
-    return Fix("guard", Safety.REVIEW, _REASON, _merged(edits), context.needs_torch)
-
-
-def _merged(edits: list[Edit]) -> tuple[Edit, ...]:
-    """Insertions at one offset as one edit, in the order given."""
-    by_place: dict[tuple[int, int], str] = {}
-    for edit in edits:
-        key = (edit.start, edit.end)
-        by_place[key] = by_place.get(key, "") + edit.text
-    return tuple(Edit(start, end, text) for (start, end), text in by_place.items())
+    edits = guarded(statements, torch, context)
+    return Fix("guard", Safety.REVIEW, _REASON, edits, context.needs_torch)
 
 
 def _guard_inline(statement: ast.stmt, context: Context) -> Fix:

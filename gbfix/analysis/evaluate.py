@@ -36,6 +36,11 @@ _IN_PLACE_LAYERS = frozenset(
     "ReLU ReLU6 SELU CELU ELU SiLU Mish Hardswish Hardsigmoid Hardtanh LeakyReLU RReLU Threshold "
     "Dropout Dropout1d Dropout2d Dropout3d AlphaDropout FeatureAlphaDropout".split()
 )
+# Tell of a tensor's memory, never of its values.
+_MEMORY_METHODS = frozenset(
+    "data_ptr is_inference is_pinned is_shared storage_offset element_size".split()
+)
+_UNPROVEN = Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN
 _DATA = Kind.TENSOR | Kind.SCALAR | Kind.MAYBE
 
 
@@ -129,6 +134,8 @@ class Evaluator(Expressions):
         keywords: dict[str, Value],
     ) -> Value | None:
         method = torch_table.method(function.attr)
+        if function.attr in _MEMORY_METHODS and receiver.kinds & _UNPROVEN:
+            return STATIC
         if receiver.may_be_tensor or (
             receiver.kinds & Kind.MAYBE and proves_tensor(function.attr, self.module)
         ):

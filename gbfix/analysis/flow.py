@@ -143,6 +143,11 @@ class _Flow(Evaluator):
             self.analysis.conditions[node] = condition
         return value
 
+    def _call(self, node: ast.Call) -> Value:
+        if self.mode.eager:
+            self.analysis.eager.add(node)
+        return super()._call(node)
+
     def branch_of(self, name: str) -> Value:
         """What a local function gives as a branch of `torch.cond`: one tensor or several."""
         for node in walk(self.info.node):

@@ -46,7 +46,7 @@ def log_family(node: ast.AST, analysis: Analysis, facts: Facts) -> str | None:
     if name is None:
         name = module.qualify(node.func)
     if name in {"builtins.print", "pprint.pprint", "pprint.pp", "rich.print"} or name in _WRITES:
-        return "print"
+        return None if _prints_to_file(node, analysis) else "print"
     if name in _FUNCTIONS:
         return "warnings" if (name or "").startswith("warnings") else "print"
     if isinstance(node.func, ast.Attribute):
@@ -59,6 +59,19 @@ def log_family(node: ast.AST, analysis: Analysis, facts: Facts) -> str | None:
     if name is not None and not name.startswith(("torch.", "builtins.")):
         return _helper(name, facts)
     return None
+
+
+def _prints_to_file(node: ast.Call, analysis: Analysis) -> bool:
+    """`print(..., file=file)` below `with open(...) as file`: part of what writes the file."""
+    target = next((k.value for k in node.keywords if k.arg == "file"), None)
+    if not isinstance(target, ast.Name):
+        return False
+    return any(
+        isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == target.id
+        for block in ast.walk(analysis.info.node)
+        if isinstance(block, ast.With)
+        for item in block.items
+    )
 
 
 def is_log_call(node: ast.AST, analysis: Analysis, facts: Facts) -> bool:

@@ -22,10 +22,22 @@ from gbfix.analysis.values import Kind, Value
 
 DISABLE = frozenset(
     {"torch.compiler.disable", "torch._dynamo.disable", "torch.compiler.allow_in_graph"}
-    | {"torch.jit.ignore", "torch.jit.unused", "torch.library.custom_op"}
+    | {"torch._dynamo.allow_in_graph", "torch._dynamo.nonstrict_trace", "torch.library.custom_op"}
+    | {"torch.compiler.assume_constant_result", "torch._dynamo.assume_constant_result"}
+    | {"torch.jit.ignore", "torch.jit.unused"}
     # TorchScript compiles these by itself and knows neither `cond` nor nested functions.
     | {"torch.jit.script", "torch.jit.script_method", "torch.jit.script_if_tracing"}
 )
+
+
+def disabled(info: FunctionInfo) -> bool:
+    """Whether a function, or one around it, carries a mark that keeps Dynamo from tracing it."""
+    outer: FunctionInfo | None = info
+    while outer is not None:
+        if any(decorator_name(d, outer.module) in DISABLE for d in outer.node.decorator_list):
+            return True
+        outer = outer.outer
+    return False
 
 
 def _lines(module: Module, pattern: str) -> tuple[int, ...]:
@@ -98,7 +110,8 @@ class Regions:
         return self._closure(roots, wanted)
 
     def _disabled(self, info: FunctionInfo) -> bool:
-        return any(decorator_name(d, info.module) in DISABLE for d in info.node.decorator_list)
+        return disabled(info)
+        return disabled(info)
 
     def _forwards(self) -> Iterator[FunctionInfo]:
         for info in list(self.functions.values()):

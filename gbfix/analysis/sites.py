@@ -19,6 +19,8 @@ from gbfix.analysis.flow import Analysis, Condition
 from gbfix.analysis.logs import log_family
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.reads import CAPTURE, Read, ReadKind, is_captured, reads
+from gbfix.analysis.regions import disabled
+from gbfix.analysis.untraced import find_untraced
 from gbfix.diagnoses import (
     LOGGING_CALL,
     PRINT_CALL,
@@ -52,6 +54,7 @@ class BreakSite:
         message: one line for the user.
         certain: False where the analysis could not prove that a tensor is involved.
         read: the read that breaks, for a site of that kind.
+        shown: what breaks, where it is less than the whole statement.
     """
 
     diagnosis: Diagnosis
@@ -63,22 +66,29 @@ class BreakSite:
     message: str
     certain: bool = True
     read: Read | None = None
+    shown: ast.expr | ast.stmt | None = None
 
     @property
     def span(self) -> ast.expr | ast.stmt:
         """The node whose place is shown: the test, the read, or the whole call or statement."""
         if self.read is not None:
             return self.read.node
+        if self.shown is not None:
+            return self.shown
         return self.test if self.test is not None else self.statement
 
 
 def find_sites(analysis: Analysis, facts: Facts) -> list[BreakSite]:
     """The break sites of one analyzed function, in source order."""
+    if disabled(analysis.info):
+        return []
     found = [
         *_conditions(analysis, facts),
         *_log_calls(analysis, facts),
         *_reads(analysis, facts),
         *_data_shapes(analysis, facts),
+        *_data_shapes(analysis),
+        *_untraced(analysis, facts),
     ]
     return sorted(found, key=lambda s: (s.span.lineno, s.span.col_offset))
 
@@ -263,3 +273,18 @@ def _guarded_inside(call: ast.expr, analysis: Analysis, facts: Facts) -> bool:
     if info is None:
         return False
     return not info.node.decorator_list and function_effects(info, facts) is not None
+
+
+def _untraced(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
+    """Calls and statements that Dynamo does not trace, outside of what only runs in eager mode."""
+    for found in find_untraced(analysis, facts):
+        yield BreakSite(
+            found.diagnosis,
+            analysis.info,
+            analysis,
+            found.node,
+            found.statement,
+            None,
+            found.message,
+            shown=found.node,
+        )

@@ -1,0 +1,191 @@
+"""Which calls leave what Dynamo traces, and by which diagnosis: clocks, files, generators, addresses.
+
+A table of qualified names, made by trying each of them on torch 2.13, and a few rules for methods.
+What Dynamo traces by now (`os.environ`, `copy.deepcopy` of plain objects, `record_function`,
+`torch.cuda.synchronize`) is not listed, so that nothing is reported that does not break.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.logs import is_log_call
+from gbfix.analysis.record import Analysis
+from gbfix.analysis.values import Kind
+from gbfix.diagnosis import Diagnosis
+from gbfix.python_diagnoses import (
+    AUTOGRAD_CALL,
+    CLASS_DEFINITION,
+    DEBUGGER,
+    FILE_ACCESS,
+    HOUSEKEEPING,
+    MEASUREMENT,
+    OBJECT_COPY,
+    PROCESS_PROBE,
+    PROGRESS_BAR,
+    RANDOM_CALL,
+    SEEDING,
+    STORAGE_QUERY,
+)
+
+
+def _table() -> Iterator[tuple[str, Diagnosis]]:
+    for diagnosis, names in _NAMES:
+        for line in names.split():
+            head, _, tails = line.partition(":")
+            for tail in tails.split(",") if tails else [""]:
+                yield (f"{head}.{tail}" if tail else head), diagnosis
+
+
+_NAMES: tuple[tuple[Diagnosis, str], ...] = (
+    (
+        MEASUREMENT,
+        """time:time,time_ns,perf_counter,perf_counter_ns,monotonic,monotonic_ns,process_time
+        time:process_time_ns,thread_time,strftime,localtime,gmtime,ctime,asctime
+        timeit.default_timer datetime.datetime:now,utcnow,today datetime.date.today
+        torch.cuda:memory_allocated,max_memory_allocated,memory_reserved,max_memory_reserved
+        torch.cuda:memory_summary,memory_stats,mem_get_info
+        psutil:virtual_memory,cpu_percent resource.getrusage tracemalloc.get_traced_memory""",
+    ),
+    (
+        PROGRESS_BAR,
+        """tqdm:tqdm,trange tqdm.auto:tqdm,trange tqdm.notebook:tqdm,trange tqdm.std:tqdm,trange
+        tqdm.rich:tqdm,trange rich.progress.track""",
+    ),
+    (HOUSEKEEPING, "gc:collect,enable,disable,freeze,unfreeze time.sleep"),
+    (DEBUGGER, "builtins.breakpoint pdb.set_trace ipdb.set_trace IPython.embed"),
+    (
+        FILE_ACCESS,
+        """builtins.open io.open torch:save,load numpy:save,savez,savez_compressed,savetxt,load
+        numpy:loadtxt os:makedirs,mkdir,remove pickle:dump,load json:dump,load
+        torchvision.utils.save_image torchvision.io.write_png matplotlib.pyplot.savefig""",
+    ),
+    (
+        RANDOM_CALL,
+        """random:random,choice,choices,shuffle,sample,gauss,normalvariate,betavariate
+        random:expovariate,triangular,getrandbits,lognormvariate,gammavariate
+        numpy.random:rand,randn,random,random_sample,uniform,normal,standard_normal,beta,gamma
+        numpy.random:randint,integers,choice,permutation,shuffle,binomial,poisson,exponential
+        numpy.random:dirichlet,laplace,lognormal uuid:uuid1,uuid4 secrets:token_hex,randbelow
+        os.urandom""",
+    ),
+    (
+        SEEDING,
+        """torch:manual_seed,get_rng_state,set_rng_state,initial_seed torch.random:manual_seed
+        torch.random:get_rng_state,set_rng_state,fork_rng,initial_seed
+        torch.cuda:manual_seed,manual_seed_all,get_rng_state,set_rng_state,get_rng_state_all
+        torch.cuda:set_rng_state_all,initial_seed random:seed,getstate,setstate
+        transformers.set_seed torch.Generator""",
+    ),
+    (
+        PROCESS_PROBE,
+        """os:cpu_count,sysconf,getpid,getcwd,listdir,uname os.path:exists,isfile,isdir
+        socket.gethostname torch.cuda:device_count torch:get_num_threads""",
+    ),
+    (OBJECT_COPY, "copy.copy"),
+    (STORAGE_QUERY, "torch.is_inference_mode_enabled"),
+    (AUTOGRAD_CALL, "torch.autograd:grad,backward"),
+)
+UNTRACED: Mapping[str, Diagnosis] = dict(_table())
+# Tensor methods whose answer Dynamo cannot give (`data_ptr` alone is traced, arithmetic on it is not).
+_STORAGE_METHODS = frozenset({"is_inference", "is_pinned", "is_shared", "storage_offset"})
+
+
+@dataclass(frozen=True)
+class Untraced:
+    """A call or a `class` statement that Dynamo does not trace."""
+
+    diagnosis: Diagnosis
+    node: ast.expr | ast.stmt
+    statement: ast.stmt
+    message: str
+
+
+def find_untraced(analysis: Analysis, facts: Facts) -> Iterator[Untraced]:
+    """All of them in one function, outside of what only runs in eager mode.
+
+    Constructors are left out: they make what is compiled later.
+    """
+    if analysis.info.node.name == "__init__":
+        return
+    for statement in scope_statements(analysis.info.node):
+        if statement in analysis.eager:
+            continue
+        if isinstance(statement, ast.ClassDef):
+            yield Untraced(
+                CLASS_DEFINITION, statement, statement, f"`class {statement.name}` is not traced"
+            )
+            continue
+        if isinstance(statement, ast.Expr) and is_log_call(statement.value, analysis, facts):
+            continue  # skipping the line skips what is measured for it
+        for call in own_calls(statement):
+            if call in analysis.eager or call not in analysis.values:
+                continue
+            diagnosis = untraced(call, analysis, facts)
+            if diagnosis is not None:
+                text = ast.unparse(call.func)
+                yield Untraced(diagnosis, call, statement, f"`{text}` cannot be part of a graph")
+
+
+def scope_statements(function: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a function, outer before inner; nested functions are not entered."""
+    for child in ast.iter_child_nodes(function):
+        if isinstance(child, ast.stmt):
+            yield child
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+        if isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield from scope_statements(child)
+
+
+def own_calls(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls in a statement's own expressions: not those of statements below it, or of lambdas."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.stmt, ast.Lambda, ast.ExceptHandler, ast.match_case)):
+            continue
+        if isinstance(child, ast.Call):
+            yield child
+        yield from own_calls(child)
+
+
+def untraced(node: ast.Call, analysis: Analysis, facts: Facts) -> Diagnosis | None:
+    """The diagnosis of a call that Dynamo does not trace; None for every other call."""
+    name = called(node, analysis)
+    found = UNTRACED.get(name) if name is not None else None
+    if found is not None:
+        return found
+    if name == "copy.deepcopy" and node.args:
+        value = analysis.values.get(node.args[0])
+        return OBJECT_COPY if value is not None and value.tensor else None
+    if isinstance(node.func, ast.Attribute):
+        return _method(node.func, analysis)
+    return None
+
+
+def called(node: ast.Call, analysis: Analysis) -> str | None:
+    """The qualified name of what a call calls, if it is known."""
+    value = analysis.values.get(node.func)
+    if value is not None and value.reference and not value.kinds & (Kind.MODULE | Kind.OBJECT):
+        return value.reference
+    return analysis.info.module.qualify(node.func)
+
+
+def _method(function: ast.Attribute, analysis: Analysis) -> Diagnosis | None:
+    receiver = analysis.values.get(function.value)
+    if receiver is None:
+        return None
+    # No other class has methods of these names, as a rule.
+    telling = bool(receiver.kinds & (Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN))
+    if function.attr == "data_ptr":
+        parent = analysis.info.module.parents.get(analysis.info.module.parents[function])
+        used = isinstance(parent, (ast.BinOp, ast.Compare))
+        return STORAGE_QUERY if used and telling else None
+    if function.attr in _STORAGE_METHODS:
+        return STORAGE_QUERY if telling else None
+    if function.attr == "retain_grad" and telling:
+        return AUTOGRAD_CALL
+    data = bool(receiver.kinds & (Kind.TENSOR | Kind.MAYBE))
+    return AUTOGRAD_CALL if function.attr == "backward" and data else None
