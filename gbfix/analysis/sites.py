@@ -87,7 +87,6 @@ def find_sites(analysis: Analysis, facts: Facts) -> list[BreakSite]:
         *_log_calls(analysis, facts),
         *_reads(analysis, facts),
         *_data_shapes(analysis, facts),
-        *_data_shapes(analysis),
         *_untraced(analysis, facts),
     ]
     return sorted(found, key=lambda s: (s.span.lineno, s.span.col_offset))
