@@ -135,7 +135,6 @@ def test_recorded_inputs_are_what_the_call_was_given(tmp_path: Path) -> None:
     (sample,) = trace.samples
     assert sample.arguments == ("float32[2]", "scale=float")
     inputs = Inputs(saved=(str(tmp_path / "inputs" / str(sample.file)),))
-   
     ((args, kwargs),) = inputs.make()
     assert torch.equal(args[0], torch.ones(2))
     assert kwargs == {"scale": 3.0}
@@ -154,3 +153,28 @@ def test_recording_ends_with_the_block(tmp_path: Path) -> None:
     forward(torch.ones(2))
     assert len(recording.trace.breaks) == count == 1
     assert recording.trace.entries[0].calls == 1
+
+
+def test_entries_are_what_was_compiled() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.encode(x)
+
+        def encode(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    @torch.compile(backend="eager")
+    @torch.no_grad()
+    def quiet(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    model, x = Model(), torch.ones(2)
+    first = torch.compile(model, backend="eager")
+    second = torch.compile(model.encode, backend="eager")
+    third = torch.compile(torch.nn.Sequential(torch.nn.Identity()), backend="eager")
+    with gbfix.trace.record() as recording:
+        for call in (first, second, quiet, third, first, model):
+            call(x)
+    calls = {entry.name.rpartition(".")[2]: entry.calls for entry in recording.trace.entries}
+    assert calls == {"Model": 2, "encode": 1, "quiet": 1, "Sequential": 1}
+    assert {e.file for e in recording.trace.entries if e.name != "Sequential"} == {__file__}

@@ -142,7 +142,7 @@ def _enter(watcher: Watcher) -> Callable[[], None]:
     if frame is not None and frame.f_code.co_name == "<listcomp>":  # until Python 3.11
         frame = frame.f_back
     names = frame.f_locals if frame is not None else {}
-    if not {"fn", "args", "kwargs"} <= names.keys():
+    if "fn" not in names or "args" not in names or "kwargs" not in names:
         return _nothing
     left = watcher.entered(names["fn"], names["args"], names["kwargs"])
     if left is None:
@@ -163,9 +163,10 @@ def _frames(watcher: Watcher) -> Iterator[Any]:
     @functools.wraps(original)
     def __call__(self: Any, frame: Any, *args: Any, skip: int = 0, **kwargs: Any) -> Any:
         code = frame.f_code
-        count = code.co_argcount + code.co_kwonlyargcount
-        names = {name: frame.f_locals.get(name) for name in code.co_varnames[:count]}
-        watcher.compiling(code, names)
+        with contextlib.suppress(Exception):
+            count = code.co_argcount + code.co_kwonlyargcount
+            names = {name: frame.f_locals.get(name) for name in code.co_varnames[:count]}
+            watcher.compiling(code, names)
         try:
             return original(self, frame, *args, skip=skip + 1, **kwargs)
         except Exception as error:
@@ -213,8 +214,9 @@ def _skips(watcher: Watcher) -> Iterator[Any]:
         return
 
     def add_skip_reason(reason: str, frame: Any) -> Any:
-        if "No ops traced" not in reason and re.search("while tracing|suppressed", reason):
-            watcher.skipped(frame.f_code, reason)
+        said = str(reason)
+        if "No ops traced" not in said and re.search("while tracing|suppressed", said):
+            watcher.skipped(frame.f_code, said)
         return original(reason, frame)
 
     yield mock.patch.object(convert_frame, "add_skip_reason", add_skip_reason)

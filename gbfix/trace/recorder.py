@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import inspect
 import linecache
 import os
 import platform
@@ -46,6 +47,7 @@ _CALLS_LOOKED_AT = 256
 _MOST_FAILURES = 3
 _MOST_SIGNATURES = 4
 _SECONDS_BETWEEN_COUNTS = 1.0
+_CALLS_OF_MODULES = frozenset({"__call__", "_wrapped_call_impl", "_call_impl", "forward"})
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -105,6 +107,7 @@ class Recorder:
         self.sink = sink
         self.options = options
         self.entries: dict[str, _Called] = {}
+        self.by_kind: dict[int, tuple[object, _Called]] = {}
         self.running = threading.local()
         self.signatures: dict[Code, set[Signature]] = {}
         self.bytes = 0
@@ -127,7 +130,8 @@ class Recorder:
         stack.append(called.entry.id)
 
         def left(error: BaseException | None) -> None:
-            stack.pop()
+            if stack:
+                stack.pop()
             if error is not None and isinstance(error, Exception):
                 self._left(called, function, args, kwargs, error)
 
@@ -178,11 +182,18 @@ class Recorder:
     # Entries
 
     def _called(self, function: Any) -> _Called:
+        kind = _kind_of(function)
+        known = self.by_kind.get(id(kind))
+        if known is not None and kind is not None:
+            return known[1]
         entry = entry_of(function)
         if entry.id not in self.entries:
             self.entries[entry.id] = _Called(entry)
             self._write("entry", entry)
-        return self.entries[entry.id]
+        called = self.entries[entry.id]
+        # It is kept, so that nothing else can come to have the same identity.
+        self.by_kind[id(kind)] = kind, called
+        return called
 
     def _count(self, called: _Called) -> None:
         """Tell the number of calls now and then, so that a killed program has told nearly all."""
@@ -290,6 +301,7 @@ class Recorder:
         self.pid = os.getpid()
         if not first:
             self.entries = {}
+            self.by_kind = {}
             self.signatures = {}
             self.bytes = 0
         self._write("process", this_process())
@@ -322,22 +334,29 @@ class _Nowhere:
 
 def entry_of(function: Any) -> Entry:
     """The entry that a compiled function is, or the module whose call it is."""
-    import torch
-
-    owner = getattr(function, "__self__", None)
-    if not isinstance(owner, torch.nn.Module):
-        wrapped = getattr(function, "__wrapped__", None)
-        owner = wrapped if isinstance(wrapped, torch.nn.Module) else None
-    if owner is not None:
-        kind = type(owner)
-        code = getattr(kind.forward, "__code__", None)
+    kind = _kind_of(function)
+    if isinstance(kind, type):
+        code = getattr(inspect.unwrap(kind.forward), "__code__", None)  # type: ignore[attr-defined]
         name, module = kind.__qualname__, kind.__module__
     else:
-        code = getattr(getattr(function, "__func__", function), "__code__", None)
+        code = kind
         name = getattr(function, "__qualname__", type(function).__name__)
         module = getattr(function, "__module__", None) or ""
     file, line = (code.co_filename, code.co_firstlineno) if code else ("", 0)
     return Entry(f"{file}:{line}:{name}", name, module, file, line)
+
+
+def _kind_of(function: Any) -> type | types.CodeType | None:
+    """The class of the module whose call a function is, or else the function's own code."""
+    import torch
+
+    inner = function if not hasattr(function, "__wrapped__") else inspect.unwrap(function)
+    owner = inner if isinstance(inner, torch.nn.Module) else getattr(inner, "__self__", None)
+    if isinstance(owner, torch.nn.Module):
+        if owner is inner or inner.__name__ in _CALLS_OF_MODULES:
+            return type(owner)
+    code: types.CodeType | None = getattr(getattr(inner, "__func__", inner), "__code__", None)
+    return code
 
 
 def this_process() -> Process:

@@ -16,7 +16,7 @@ from gbfix.findings import Finding, Seen
 from gbfix.report.spans import Line, Span, line
 from gbfix.trace.encoding import encode
 from gbfix.trace.joining import Joined
-from gbfix.trace.model import Failure, Trace, Verdict
+from gbfix.trace.model import Failure, Recompile, Trace, Verdict
 from gbfix.trace.places import Place, unplaced_skips
 
 VERSION = 1
@@ -35,12 +35,7 @@ def lines(trace: Trace, joined: Joined) -> Iterator[Line]:
     names = {entry.id: entry.name for entry in trace.entries}
     for failure in trace.failures:
         yield from _failure(failure, names)
-    for recompiled in trace.recompiles:
-        yield line(
-            Span(f"{_short(recompiled.code.file)}:{recompiled.code.line}:", "bold"),
-            f" {recompiled.code.function} was compiled again"
-            f"{_times(recompiled.times)}: {'; '.join(recompiled.guards[:_MOST_GUARDS])}",
-        )
+    yield from _recompiles(trace)
     for sentence in unplaced_skips(trace):
         yield line(sentence)
     for note in trace.notes:
@@ -104,6 +99,22 @@ def _failure(failure: Failure, names: dict[str, str]) -> Iterator[Line]:
         Span(whose, "bold"),
         f" ({failure.evidence}): {failure.message}",
     )
+
+
+def _recompiles(trace: Trace) -> Iterator[Line]:
+    """Each function that was compiled again, the parts that are resumed counted with it."""
+    functions: dict[tuple[str, str], list[Recompile]] = {}
+    for one in trace.recompiles:
+        functions.setdefault((one.code.file, one.code.function), []).append(one)
+    for (file, function), found in functions.items():
+        first = min(one.code.line for one in found)
+        guards = list(dict.fromkeys(guard for one in found for guard in one.guards))
+        more = f" and {len(guards) - _MOST_GUARDS} more" if len(guards) > _MOST_GUARDS else ""
+        yield line(
+            Span(f"{_short(file)}:{first}:", "bold"),
+            f" {function} was compiled again{_times(sum(one.times for one in found))}: "
+            f"{'; '.join(guards[:_MOST_GUARDS])}{more}",
+        )
 
 
 def _summary(trace: Trace, joined: Joined) -> Iterator[Line]:
