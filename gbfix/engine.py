@@ -7,15 +7,16 @@ the new text, so that one run reaches the fixed point. Knows neither torch nor w
 from __future__ import annotations
 
 import ast
+import contextlib
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import FunctionInfo, Module, Project, parse_module
-from gbfix.analysis.regions import Regions
+from gbfix.analysis.regions import Plan, Regions, may_compile
 from gbfix.analysis.sites import BreakSite, find_sites
 from gbfix.catalogue import catalogue
 from gbfix.codegen.imports import add_torch_import
@@ -30,6 +31,10 @@ from gbfix.source.text import Edit, SourceFile, offset_before
 from gbfix.suppressions import Suppression, parse, suppressed, unused_notices
 
 MOST_PASSES = 12
+NARROWED = (
+    "the project uses torch.compile, so only what that reaches was looked at; "
+    "--region forward looks at every forward"
+)
 At = tuple[int, int | None]
 Only = Mapping[Path, frozenset[tuple[int, int]]]
 
@@ -77,14 +82,8 @@ def run(
     Raises:
         UserError: for selectors that name nothing.
     """
-    # Trees are many small objects without cycles worth collecting while they are all in use.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with _without_collecting():
         return _Run(files, settings, rewrite, at, on_file, observed, only).result()
-    finally:
-        if collecting:
-            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -121,10 +120,80 @@ def propose(
     """
     made = _Run(files, settings, False, at, None)
     made.proposals = []
+    with _without_collecting():
+        return made.result(), tuple(made.proposals)
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """What was found in one part of a project, and what other parts have to be told.
+
+    Attributes:
+        findings: by file, in source order.
+        errors: the files that were given up.
+        silenced: the comments that silenced a finding of some code, by file.
+        reached: the functions of this part that were looked at, by qualified name.
+        elsewhere: functions of files of other parts that are reached from here.
+        self_calls: methods called on `self`, as class and name; other parts may override them.
+        forwards: every function of this part that is called `forward`.
+        consulted: files outside the part that were looked into.
+        absent: files that would have been looked into if they had been there.
+        consulted_all: whether all files of the project counted.
+    """
+
+    findings: dict[Path, tuple[Finding, ...]]
+    errors: tuple[FileError, ...]
+    silenced: tuple[tuple[Path, Suppression, str], ...]
+    reached: frozenset[str]
+    elsewhere: frozenset[tuple[Path, str]]
+    self_calls: frozenset[tuple[str, str]]
+    forwards: frozenset[str]
+    consulted: frozenset[Path]
+    absent: frozenset[Path]
+    consulted_all: bool
+
+
+def plan_region(modules: Sequence[Module], settings: Settings) -> Plan:
+    """What the region of a project starts from, seen over all of its modules."""
+    mode = settings.region.value
+    if mode in ("all", "forward"):
+        return Plan(everything=mode == "all", forwards=mode == "forward")
+    with _without_collecting():
+        facts = Facts(Project(modules))
+        able = [m for m in modules if may_compile(m.source.text)]
+        regions = Regions(facts, able, mode)
+        roots = frozenset(info.qualified for info in regions.compiled())
+    forwards = mode == "auto" and (not roots or regions.unresolved)
+    return Plan(roots, forwards=forwards)
+
+
+def analyse_part(
+    files: Sequence[SourceFile],
+    modules: Sequence[Module],
+    settings: Settings,
+    plan: Plan,
+    done: frozenset[str] = frozenset(),
+) -> PartResult:
+    """Find the break sites of a part of a project, each with the fixes on offer.
+
+    Args:
+        files: the part.
+        modules: all modules of the project, in order; those of the part are parsed anew.
+        settings: what to look for.
+        plan: what the region starts from.
+        done: functions of the part that were looked at before, and are not reported again.
+    """
+    with _without_collecting():
+        return _Run(files, settings, False, None, None).part(modules, plan, done)
+
+
+@contextlib.contextmanager
+def _without_collecting() -> Iterator[None]:
+    """No garbage collection: trees are many small objects that are all in use."""
     collecting = gc.isenabled()
     gc.disable()
     try:
-        return made.result(), tuple(made.proposals)
+        yield
     finally:
         if collecting:
             gc.enable()
@@ -154,6 +223,8 @@ class _Run:
         self.modules: dict[Path, Module] = {}
         self.reached: frozenset[str] | None = None
         self.notices: list[str] = []
+        self.consulted: frozenset[Path] = frozenset()
+        self.absent: frozenset[Path] = frozenset()
         self.proposals: list[Proposal] | None = None
 
     def result(self) -> RunResult:
@@ -169,7 +240,44 @@ class _Run:
         else:
             names = ", ".join(str(s.original.path) for s in todo)
             self.notices.append(f"{names}: still changing after {MOST_PASSES} passes")
-        return _result(self.states, self.notices)
+        result = _result(self.states, self.notices)
+        return replace(result, consulted=self.consulted, absent=self.absent)
+
+    def part(self, modules: Sequence[Module], plan: Plan, done: frozenset[str]) -> PartResult:
+        """One pass over a part of a project."""
+        by_path = {module.source.path: module for module in modules}
+        todo = [s for s in self.states if self._parse(s)]
+        own = [self.modules[s.original.path] for s in todo]
+        facts = Facts(Project(self.modules.get(m.source.path, m) for m in modules))
+        regions = Regions(facts, own, self.settings.region.value)
+        found = regions.reached_from(plan)
+        facts.region = frozenset(found) | frozenset(
+            node for node, info in regions.functions.items() if info.qualified in done
+        )
+        facts.find_places = regions.places
+        functions: dict[Module, list[FunctionInfo]] = {}
+        elsewhere: set[tuple[Path, str]] = set()
+        for info in found.values():
+            path = info.module.source.path
+            if path in self.modules:
+                if info.qualified not in done:
+                    functions.setdefault(info.module, []).append(info)
+            elif path in by_path:
+                elsewhere.add((path, info.qualified))
+        self._visit(todo, facts, functions, first=True)
+        project = facts.project
+        return PartResult(
+            {s.original.path: _in_order([*s.fixed, *s.left]) for s in self.states if not s.error},
+            tuple(FileError(s.original.path, s.error) for s in self.states if s.error is not None),
+            tuple((s.original.path, *pair) for s in self.states for pair in s.silenced),
+            frozenset(i.qualified for infos in functions.values() for i in infos),
+            frozenset(elsewhere),
+            frozenset(regions.self_calls),
+            regions.forwards(),
+            frozenset(project.consulted - self.modules.keys()),
+            frozenset(project.absent),
+            project.consulted_all,
+        )
 
     def _parse(self, state: _File) -> bool:
         """Parse a file that mentions torch."""
@@ -194,7 +302,20 @@ class _Run:
         project = Project(self.modules[s.original.path] for s in usable)
         facts = Facts(project)
         facts.observed = self.observed or facts.observed
-        functions = self._region(facts, todo)
+        changed = self._visit(todo, facts, self._region(facts, todo), first=first)
+        self.consulted |= project.consulted
+        self.absent |= project.absent
+        return changed
+
+    def _visit(
+        self,
+        todo: Sequence[_File],
+        facts: Facts,
+        functions: Mapping[Module, Sequence[FunctionInfo]],
+        *,
+        first: bool,
+    ) -> list[_File]:
+        """Look at the functions of files, and fix them if that is wanted."""
         changed: list[_File] = []
         for state in todo:
             module = self.modules[state.original.path]
@@ -218,7 +339,12 @@ class _Run:
 
     def _region(self, facts: Facts, todo: Sequence[_File]) -> dict[Module, list[FunctionInfo]]:
         """The functions of the region, by module. Rewriting does not change what is reached."""
-        regions = Regions(facts, facts.project.given, self.settings.region.value)
+        own = [
+            self.modules[s.original.path]
+            for s in self.states
+            if s.error is None and s.original.path in self.modules
+        ]
+        regions = Regions(facts, own, self.settings.region.value)
         if self.reached is None:
             found = regions.reached(self._wanted(regions, todo))
             if self.observed is not None:
@@ -232,10 +358,7 @@ class _Run:
                     for i in regions.functions.values()
                 )
             ):
-                self.notices.append(
-                    "the project uses torch.compile, so only what that reaches was looked at; "
-                    "--region forward looks at every forward"
-                )
+                self.notices.append(NARROWED)
         else:
             modules = {self.modules[s.original.path] for s in todo}
             found = {
@@ -433,6 +556,10 @@ def _finding(outcome: Outcome, view: View, state: _File, fix: Fix | None) -> Fin
     )
 
 
+def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda f: f.place))
+
+
 def _result(states: Sequence[_File], notices: list[str]) -> RunResult:
     files: list[FileResult] = []
     errors: list[FileError] = []
@@ -440,13 +567,11 @@ def _result(states: Sequence[_File], notices: list[str]) -> RunResult:
         if state.error is not None:
             errors.append(FileError(state.original.path, state.error))
             continue
-        findings = sorted([*state.fixed, *state.left], key=lambda f: (f.line, f.column, f.code))
-        files.append(
-            FileResult(state.original.path, state.original, state.current.text, tuple(findings))
-        )
+        findings = _in_order([*state.fixed, *state.left])
+        files.append(FileResult(state.original.path, state.original, state.current.text, findings))
         comments = parse(state.original.text)
         notices += unused_notices(state.original.path, comments, state.silenced)
     return RunResult(tuple(files), tuple(errors), tuple(notices))
 
 
-__all__ = ["Proposal", "propose", "run"]
+__all__ = ["PartResult", "Proposal", "analyse_part", "plan_region", "propose", "run"]

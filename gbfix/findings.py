@@ -129,8 +129,13 @@ class FileError:
 
 @dataclass(frozen=True)
 class RunResult:
-    """All files of a run, in path order, the errors met, and notices for standard error."""
+    """All files of a run, in path order, the errors met, and notices for standard error.
+
+    `consulted` are the files that were looked into, `absent` those that would have been.
+    """
 
     files: tuple[FileResult, ...]
     errors: tuple[FileError, ...] = ()
     notices: tuple[str, ...] = ()
+    consulted: frozenset[Path] = frozenset()
+    absent: frozenset[Path] = frozenset()

@@ -10,7 +10,7 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from gbfix.analysis.trees import Parents, blocks, walk
@@ -67,9 +67,19 @@ class Module:
 
     name: str
     source: SourceFile
-    tree: ast.Module
+    parsed: ast.Module | None
     root: Path
     is_package: bool = False
+
+    @property
+    def tree(self) -> ast.Module:
+        """The syntax tree, made when it is first asked for; empty where the text is not Python."""
+        if self.parsed is None:
+            try:
+                self.parsed = ast.parse(self.source.text, str(self.source.path))
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self.parsed = ast.Module([], [])
+        return self.parsed
 
     @cached_property
     def bindings(self) -> dict[str, list[ast.AST | str]]:
@@ -186,7 +196,11 @@ def import_bindings(node: ast.Import | ast.ImportFrom, module: Module) -> dict[s
 
 def package_root(path: Path) -> Path:
     """The folder from which the module of this file is imported."""
-    folder = path.absolute().parent
+    return _package_root(path.absolute().parent)
+
+
+@lru_cache(maxsize=4096)
+def _package_root(folder: Path) -> Path:
     while (folder / "__init__.py").exists() and folder.parent != folder:
         folder = folder.parent
     return folder
@@ -207,7 +221,13 @@ def parse_module(source: SourceFile) -> Module:
         SyntaxError, ValueError: if the text is not Python.
         RecursionError, MemoryError: if it is nested too deeply.
     """
+    module = unparsed_module(source)
+    module.parsed = ast.parse(source.text, str(source.path))
+    return module
+
+
+def unparsed_module(source: SourceFile) -> Module:
+    """A module that is parsed when somebody asks for its tree."""
     root = package_root(source.path)
-    tree = ast.parse(source.text, str(source.path))
     is_package = source.path.name == "__init__.py"
-    return Module(module_name(source.path, root), source, tree, root, is_package)
+    return Module(module_name(source.path, root), source, None, root, is_package)

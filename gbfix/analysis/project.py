@@ -43,7 +43,10 @@ class Project:
 
     def __init__(self, modules: Iterable[Module]) -> None:
         self.modules: dict[str, Module] = {}
-        self.given: list[Module] = []
+        self._given: list[Module] = []
+        self.consulted: set[Path] = set()
+        self.absent: set[Path] = set()
+        self.consulted_all = False
         self.roots: set[Path] = set()
         self.aliases: set[str] = set()  # type aliases that are being resolved
         self._missing: set[str] = set()
@@ -51,7 +54,13 @@ class Project:
         self._found: dict[str, tuple[Module, ast.AST] | None] = {}
         for module in modules:
             self._add(module)
-            self.given.append(module)
+            self._given.append(module)
+
+    @property
+    def given(self) -> list[Module]:
+        """The modules of the run. Who reads this may come to depend on each of them."""
+        self.consulted_all = True
+        return self._given
 
     def _add(self, module: Module) -> Module:
         self.roots.add(module.root)
@@ -61,17 +70,21 @@ class Project:
     def module(self, name: str) -> Module | None:
         """A module by dotted name, read from disk on first use; None if it is not of the project."""
         if name in self.modules:
-            return self.modules[name]
+            found = self.modules[name]
+            self.consulted.add(found.source.path)
+            return found
         if not name or name in self._missing or name.split(".")[0] == "torch":
             return None
         for root in self.roots:
             base = root.joinpath(*name.split("."))
             for path in (base.with_suffix(".py"), base / "__init__.py"):
                 if path.is_file():
+                    self.consulted.add(path)
                     try:
                         return self._add(parse_module(SourceFile.decode(path, path.read_bytes())))
                     except (OSError, SourceError, SyntaxError, ValueError, RecursionError):
                         break
+                self.absent.add(path)
         self._missing.add(name)
         return None
 

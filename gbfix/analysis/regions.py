@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from gbfix.analysis.decorators import COMPILE, compiled_directly, decorator_name
 from gbfix.analysis.dynamo_settings import CompilePlace
@@ -40,11 +41,43 @@ def disabled(info: FunctionInfo) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a region starts from, as it was found for a whole project that is analysed in parts.
+
+    Attributes:
+        roots: qualified names of functions that are compiled, or reached from elsewhere.
+        forwards: whether every `forward` of a module counts.
+        everything: whether every function counts.
+        self_calls: methods called on `self`, as class and name, whose overrides count.
+    """
+
+    roots: frozenset[str] = frozenset()
+    forwards: bool = False
+    everything: bool = False
+    self_calls: frozenset[tuple[str, str]] = frozenset()
+
+
 def _lines(module: Module, pattern: str) -> tuple[int, ...]:
     """The lines of a module on which a pattern is found."""
     source = module.source
     starts = (match.start() for match in re.finditer(pattern, source.text, re.MULTILINE))
     return tuple(dict.fromkeys(source.position(at)[0] for at in starts))
+
+
+# What stands between backquotes is prose; `re.compile` is no business of ours.
+_MAY_COMPILE = re.compile(
+    r"(?<!\bre)(?<!\bregex)(?<!`torch)\.compile\b(?!`)|\bimport\b[^\n]*\bcompile\b"
+    r"|^\s*compile\s*(?:,|\bas\b|$)",
+    re.MULTILINE,
+)
+
+
+def may_compile(text: str) -> bool:
+    """Whether a source text could hold a use of `torch.compile`."""
+    if "compile" in text and _MAY_COMPILE.search(text) is not None:
+        return True
+    return "_dynamo" in text and "optimize" in text
 
 
 def _compile_lines(module: Module) -> Iterator[ast.AST]:
@@ -66,6 +99,7 @@ class Regions:
         self._overrides: dict[str, list[FunctionInfo]] = {}
         self._indexed: set[str] = set()
         self._of_module: dict[Module, list[FunctionInfo]] = {}
+        self.self_calls: set[tuple[str, str]] = set()
         self.unresolved = False
         self.narrowed = False
         for module in self.modules:
@@ -109,8 +143,35 @@ class Regions:
             return {n: i for n, i in self.functions.items() if not self._disabled(i)}
         return self._closure(roots, wanted)
 
+    def compiled(self) -> list[FunctionInfo]:
+        """The functions that the given modules compile; `unresolved` tells if some are unknown."""
+        return list(self._compiled())
+
+    def reached_from(self, plan: Plan) -> dict[ast.AST, FunctionInfo]:
+        """Every function that the given modules' part of a plan reaches, in whatever module."""
+        own = [info for module in self.modules for info in self._of_module.get(module, ())]
+        if plan.everything:
+            return {i.node: i for i in own if not self._disabled(i)}
+        roots = [info for info in own if info.qualified in plan.roots]
+        if plan.forwards:
+            roots += self._forwards()
+            roots += self._passed_to_modules()
+        for owner, attr in sorted(plan.self_calls):
+            roots += self._overrides_of(owner, attr)
+        return self._closure(roots)
+
+    def forwards(self) -> frozenset[str]:
+        """The qualified names of everything called `forward`."""
+        return frozenset(i.qualified for i in self.functions.values() if i.node.name == "forward")
+
+    def _overrides_of(self, owner: str, attr: str) -> Iterator[FunctionInfo]:
+        """Overrides of a method of a class that is named."""
+        for info in self._overrides.get(attr, ()):
+            if info.owner is not None and info.owner.qualified != owner:
+                if any(c.qualified == owner for c in self.facts.project.mro(info.owner)):
+                    yield info
+
     def _disabled(self, info: FunctionInfo) -> bool:
-        return disabled(info)
         return disabled(info)
 
     def _forwards(self) -> Iterator[FunctionInfo]:
@@ -146,7 +207,7 @@ class Regions:
 
     def _compiled(self) -> Iterator[FunctionInfo]:
         for module in self.modules:
-            if "compile" not in module.source.text:
+            if not may_compile(module.source.text):
                 continue
             for info in self._of_module.get(module, ()):
                 if compiled_directly(info):
@@ -173,9 +234,10 @@ class Regions:
 
     def places(self) -> Iterator[CompilePlace]:
         """Every place of the given modules that compiles, with the functions that run under it."""
-        for module in self.modules:
-            if "compile" not in module.source.text:
+        for module in self.facts.project.given:
+            if not may_compile(module.source.text):
                 continue
+            self._index(module)
             for info in self._of_module.get(module, ()):
                 for decorator in info.node.decorator_list:
                     if decorator_name(decorator, module) in COMPILE:
@@ -311,6 +373,7 @@ class Regions:
             or node.value.id != "self"
         ):
             return
+        self.self_calls.add((owner.qualified, node.attr))
         for info in self._overrides.get(node.attr, ()):
             if info.owner is not None and info.owner.node is not owner.node:
                 if any(c.node is owner.node for c in self.facts.project.mro(info.owner)):

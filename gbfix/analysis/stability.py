@@ -57,7 +57,7 @@ def _at_top(node: ast.AST, module: Module) -> bool:
 def _check_elsewhere(name: str, module: Module, facts: Facts) -> None:
     qualified = f"{module.name}.{name}"
     for other in facts.project.given:
-        if other is module:
+        if other is module or name not in other.source.text:
             continue
         for bound in other.bindings.values():
             if any(b == qualified for b in bound):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from enum import Enum
@@ -44,6 +45,20 @@ WriteBaseline = Annotated[
 ]
 
 
+CACHE = ".gbfix_cache"
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes to use; all if not given."),
+]
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Neither use nor keep what earlier runs found.")
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Where to keep what was found.", show_default=CACHE),
+]
+
+
 def check(
     paths: options.Paths = None,
     select: options.Select = None,
@@ -59,6 +74,9 @@ def check(
     diff_base: DiffBase = None,
     baseline: Baseline = None,
     write_baseline: WriteBaseline = False,
+    jobs: Jobs = None,
+    no_cache: NoCache = False,
+    cache_dir: CacheDir = None,
     stdin_filename: options.StdinFilename = None,
     respect_gitignore: options.Gitignore = None,
     target_torch: options.TargetTorch = None,
@@ -92,6 +110,8 @@ def check(
         rewrite=False,
         with_edits=output_format is CheckFormat.SARIF,
         trace=trace or (),
+        jobs=jobs if jobs is not None else os.cpu_count() or 1,
+        cache_folder=None if no_cache else cache_dir or request.exclude_root / CACHE,
     )
     if baseline is not None:
         result = _against_baseline(result, baseline, write_baseline)

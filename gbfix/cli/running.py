@@ -25,10 +25,13 @@ def run(
     at: tuple[int, int | None] | None = None,
     with_edits: bool = False,
     trace: Sequence[Path] = (),
+    jobs: int = 1,
+    cache_folder: Path | None = None,
 ) -> RunResult:
     """Read what was asked for and run the engine over it; with traces, only where graphs broke.
 
-    `with_edits` adds the edits of each fix on offer to the findings of a run that rewrites nothing.
+    `with_edits` adds the edits of each fix on offer to the findings of a run that rewrites nothing;
+    `jobs` processes may work on such a run, and `cache_folder` holds what earlier ones found.
 
     Raises:
         UserError: for selectors that name nothing, and traces that cannot be read.
@@ -47,11 +50,17 @@ def run(
     if trace:
         request = replace(request, settings=settings)
         return _run_traced(request, loaded, trace, rewrite=rewrite, at=at)
-    if with_edits:
-        result = _with_edits(loaded.sources, settings)
-    else:
-        with progress(len(loaded.sources)) as on_file:
+    with progress(len(loaded.sources)) as on_file:
+        if with_edits:
+            result = _with_edits(loaded.sources, settings)
+        elif rewrite or at is not None or request.from_stdin:
             result = run_engine(loaded.sources, settings, rewrite=rewrite, at=at, on_file=on_file)
+        else:
+            from gbfix.batch import check
+            from gbfix.cache import Cache
+
+            cache = Cache(cache_folder) if cache_folder is not None else None
+            result = check(loaded.sources, settings, jobs=jobs, cache=cache, on_file=on_file)
     errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
     return replace(
         result,

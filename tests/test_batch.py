@@ -1,0 +1,212 @@
+"""Many files: the result depends neither on the number of processes nor on what is kept."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gbfix import batch, engine
+from gbfix.cache import Cache
+from gbfix.cli.main import main
+from gbfix.findings import RunResult
+from gbfix.settings import Settings
+from gbfix.source.loading import load
+from gbfix.source.text import SourceFile
+
+BASE = """import torch
+from torch import nn
+
+def helper(x):
+    print("helper")
+    return x
+
+def unreached(x):
+    print("unreached")
+    return x
+
+class Base(nn.Module):
+    def run(self, x):
+        return self.step(x)
+    def step(self, x):
+        print("base")
+        return x
+"""
+CHILD = """import torch
+from {package}.base import Base
+
+class Child{n}(Base):
+    def step(self, x):
+        if x.sum() > {n}:
+            x = x + 1
+        return x
+"""
+USER = """import torch
+from torch import nn
+from {package}.base import Base, helper
+from {package}.names import SIZE
+
+class User(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = Base()
+    def forward(self, x):
+        x = self.base.run(x)
+        return helper(x) * SIZE
+"""
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Modules that reach into each other, and overrides that only another module calls."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "pack"
+    folder.mkdir()
+    files = {"__init__": "", "base": BASE, "user": USER, "names": "SIZE = 2\n"}
+    files |= {f"child{n}": CHILD.replace("{n}", str(n)) for n in range(4)}
+    files["broken"] = "import torch\ndef ("
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text.replace("{package}", "pack"), encoding="utf-8")
+    return folder
+
+
+def sources(package: Path) -> Sequence[SourceFile]:
+    return load(sorted(package.glob("*.py"))).sources
+
+
+def said(result: RunResult) -> object:
+    plain = [(f.path, [replace(x, edits=()) for x in f.findings]) for f in result.files]
+    return plain, result.errors, result.notices
+
+
+def test_parts_find_what_a_single_run_finds(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = sources(package)
+    whole = batch.check(files, Settings())
+    assert {f.function for file in whole.files for f in file.findings} == {
+        "helper", "Base.step", "Child0.step", "Child1.step", "Child2.step", "Child3.step",
+    }  # fmt: skip
+    monkeypatch.setattr(batch, "PART", 50)
+    assert len(batch.split(files)) > 4
+    assert said(batch.check(files, Settings())) == said(whole)
+
+
+@pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="the patched size is inherited"
+)
+def test_processes_change_nothing(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch, "PART", 50)
+    files = sources(package)
+    seen: list[Path] = []
+    one = batch.check(files, Settings())
+    two = batch.check(files, Settings(), jobs=2, on_file=seen.append)
+    assert said(two) == said(one)
+    assert len(seen) == len(set(seen)) > 4
+
+
+@pytest.mark.parametrize(
+    ("extra", "found"),
+    [
+        ("import torch\n@torch.compile\ndef f(x):\n    print(x)\n", {"f"}),
+        ("import torch\ndef f(x):\n    print(x)\nf2 = torch.compile(f)\n", {"f"}),
+    ],
+)
+def test_what_is_compiled_anywhere_narrows_the_region(
+    package: Path, monkeypatch: pytest.MonkeyPatch, extra: str, found: set[str]
+) -> None:
+    (package / "extra.py").write_text(extra, encoding="utf-8")
+    files = sources(package)
+    whole = batch.check(files, Settings())
+    monkeypatch.setattr(batch, "PART", 50)
+    parts = batch.check(files, Settings())
+    assert {f.function for file in parts.files for f in file.findings} == found
+    assert said(parts) == said(whole) and "--region forward" in parts.notices[0]
+
+
+# The cache
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def never(*_: object, **__: object) -> RunResult:
+    raise AssertionError("analysed again")
+
+
+def entries(cache: Path) -> list[Path]:
+    return sorted(cache.rglob("*.json"))
+
+
+def test_a_second_run_analyses_nothing(
+    package: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package / "broken.py").unlink()
+    first = batch.check(sources(package), Settings(), cache=Cache(cache))
+    assert (cache / ".gitignore").read_text().endswith("*\n")
+    monkeypatch.setattr(engine, "run", never)
+    again = batch.check(sources(package), Settings(), cache=Cache(cache))
+    assert said(again) == said(first)
+    with pytest.raises(AssertionError, match="analysed again"):
+        batch.check(sources(package), Settings(line_length=70), cache=Cache(cache))
+
+
+@pytest.mark.parametrize("change", ["edit", "disk", "new", "gone"])
+def test_what_a_result_depends_on_makes_it_invalid(
+    package: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    (package / "broken.py").unlink()
+    chosen = [package / "user.py"]
+    batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
+    monkeypatch.setattr(engine, "run", never)
+    batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
+    if change == "edit":
+        chosen[0].write_text(chosen[0].read_text() + "\n")
+    elif change == "disk":  # another module, which was only looked into
+        (package / "base.py").write_text(BASE + "\n")
+    elif change == "new":  # would now be found first
+        (package / "base").mkdir()
+        (package / "base.py").rename(package / "base" / "__init__.py")
+    else:
+        (package / "names.py").unlink()
+    with pytest.raises(AssertionError, match="analysed again"):
+        batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"0\n{}", b"\xff" * 40, None])
+def test_a_damaged_entry_is_none(package: Path, cache: Path, damage: bytes | None) -> None:
+    (package / "broken.py").unlink()
+    first = batch.check(sources(package), Settings(), cache=Cache(cache))
+    (entry,) = entries(cache)
+    entry.write_bytes(damage if damage is not None else entry.read_bytes()[:-1])
+    assert said(batch.check(sources(package), Settings(), cache=Cache(cache))) == said(first)
+
+
+def test_a_folder_that_cannot_be_used_is_no_error(package: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    result = batch.check(sources(package), Settings(), cache=Cache(file / "below"))
+    assert result.files
+
+
+def test_errors_are_not_kept(package: Path, cache: Path) -> None:
+    batch.check(sources(package), Settings(), cache=Cache(cache))
+    assert entries(cache) == []
+
+
+def test_options_of_the_command_line(
+    package: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (package / "broken.py").unlink()
+    assert main(["check", "--no-cache", "pack", "-j", "1"]) == 1
+    cold = capsys.readouterr()
+    assert not (tmp_path / ".gbfix_cache").exists()
+    assert main(["check", "--cache-dir", "kept", "pack"]) == 1
+    assert capsys.readouterr() == cold and entries(tmp_path / "kept")
+    assert main(["check", "pack"]) == main(["check", "pack"]) == 1
+    assert entries(tmp_path / ".gbfix_cache")
+    # The cache is not looked into for Python files, nor does git see it.
+    assert (tmp_path / ".gbfix_cache" / ".gitignore").exists()
