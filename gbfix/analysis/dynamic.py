@@ -31,6 +31,7 @@ _MASK_NAME = re.compile(
     r"mask|keep|valid|hit|done|active|^pad|_pad|^m\d?$|^is_|^has_", re.IGNORECASE
 )
 
+_INDEX_NAME = re.compile(r"nonzero|index|indices|idx|ids|inds", re.IGNORECASE)
 _STATIC_TEST = re.compile(r"id='isinstance'|attr='dtype'.*attr='bool'|attr='dim'|attr='training'")
 
 
@@ -107,7 +108,8 @@ def mask_like(node: ast.expr, value: Value, base: Value) -> bool:
     if isinstance(inner, ast.Compare):
         return bool(value.kinds & (Kind.TENSOR | Kind.MAYBE))
     name = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", "")
-    return bool(_MASK_NAME.search(name)) and not value.only(Kind.UNKNOWN)
+    named = _MASK_NAME.search(name) and not _INDEX_NAME.search(name)
+    return bool(named) and not value.only(Kind.UNKNOWN)
 
 
 def data_slices(node: ast.Subscript, analysis: Analysis) -> list[ast.Slice]:

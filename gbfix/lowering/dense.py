@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.dynamic import operands, operation_name, selected_by
+from gbfix.analysis.dynamic import operands, operation_name, selected_by, shape_from_data
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flatten
@@ -669,6 +669,8 @@ class DenseBlock:
             counted = self._size(node)
             if counted is not None:
                 return counted
+        if node in self.context.analysis.places and shape_from_data(node, self.context.analysis):
+            raise Refused("shape-needed", f"the shape of `{ast.unparse(node)}` is used itself")
         wrapped = self._unwrapped(node)
         if wrapped is not None:
             return wrapped
