@@ -30,6 +30,7 @@ def test_example(path: Path, workers: Workers) -> None:
     """Every fix of the file is verified, in all arms, and no break is left."""
     result = engine.run([SourceFile.decode(path, path.read_bytes())], Settings())
     (file,) = result.files
+    assert file.after == (path.parent / "after" / path.name).read_text(encoding="utf-8")
     found = pairs(result, file)
     assert found, file.findings
     options = Options("aot_eager", both_dynamic=False, search_seconds=60)

@@ -58,6 +58,7 @@ class Options:
         gradients: whether to compare gradients as well.
         fullgraph_before: whether to ask if the original compiles as one graph.
         leeway: differences that compiled runs may show; they are told, but do not count.
+        launches: whether host syncs and CUDA-graph launches are counted, where there is CUDA.
         search_seconds: how long to search for inputs.
         both_dynamic: whether breaks are counted with `dynamic=False` as well.
         time: whether latencies are measured as well, where nothing is different.
@@ -73,6 +74,7 @@ class Options:
     fullgraph_before: bool = True
     leeway: frozenset[Kind] = REVIEW
     limits: Limits = field(default_factory=Limits)
+    launches: bool = True
     search_seconds: float = 30.0
     shrink_seconds: float = 20.0
     both_dynamic: bool = True
@@ -157,6 +159,23 @@ def capture_of(
     return record.capture
 
 
+def inputs_for(
+    workers: Workers, original: Side, rewritten: Side, options: Options | None = None
+) -> Inputs:
+    """Generate inputs that reach the arms of the branches that a rewrite touches.
+
+    Raises:
+        UserError: if none are found with which the original runs.
+    """
+    check = _Check(workers, original, rewritten, None, options or Options())
+    try:
+        check._find_inputs()
+    except _Stop as stop:
+        raise UserError(stop.reason) from stop
+    assert check.inputs is not None
+    return check.inputs
+
+
 def measured(
     workers: Workers,
     side: Side,
@@ -201,7 +220,6 @@ class _Check:
         self.evidence = Evidence(device=options.device)
         self.remarks: tuple[Difference, ...] = ()
         self.ways: dict[str, Runs] = {}
-        self.raising: tuple[bool, ...] = ()
         self.generated: Inputs | None = None
         self.most_dims: int | None = None
 
@@ -267,7 +285,7 @@ class _Check:
             spec = self._spec(self.original, backend=self.backend)
             measured = timing(self.workers, spec, self.rewritten, self.options.limits)
             self.evidence = replace(self.evidence, timing=measured)
-        if self.options.device == "cuda":
+        if self.options.device == "cuda" and self.options.launches:
             self._count_launches()
         before, after = self.evidence.before, self.evidence.after
         assert before is not None and after is not None
@@ -360,7 +378,9 @@ class _Check:
                 failed = stop
         findings = self._judged(ways)
         plain = findings[0]
-        self.raising = tuple(error is not None for error in plain.original_errors)
+        errors = enumerate(plain.original_errors[: len(self.evidence.inputs)])
+        raising = tuple(number for number, error in errors if error is not None)
+        self.evidence = replace(self.evidence, raising=raising)
         if plain.out_of_memory:
             raise _Stop(Status.NOT_RUN, "the original ran out of memory")
         if all(plain.original_errors):
@@ -384,12 +404,12 @@ class _Check:
         """
         assert self.inputs is not None
         count = len(self.evidence.inputs)
-        only = tuple(n for n, raises in enumerate(self.raising[:count]) if not raises)
+        only = tuple(n for n in range(count) if n not in self.evidence.raising)
         if 0 < len(only) < count:
             eager = self.evidence
             self.inputs = replace(self.inputs, only=only)
             self._eager()
-            self.evidence = replace(self.evidence, arms=eager.arms)
+            self.evidence = replace(self.evidence, arms=eager.arms, raising=eager.raising)
 
     def _count_launches(self) -> None:
         """What both sides ask of the device; nothing is known where CUDA graphs refuse them."""

@@ -100,6 +100,7 @@ class Evidence:
     after_static: Capture | None = None
     timing: Timing | None = None
     seconds: float = 0.0
+    raising: tuple[int, ...] = ()
     launches_before: Launches | None = None
     launches_after: Launches | None = None
 
