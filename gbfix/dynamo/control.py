@@ -88,6 +88,20 @@ def compile_with(
         yield
 
 
+def warm_up() -> None:
+    """Compile next to nothing, so that tables made at a first compilation are there before a fork.
+
+    The backend `eager` generates no code and starts no threads. Seen on torch 2.13.
+    """
+
+    def nothing(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.sum() > 0, x + 1, x)
+
+    with comparable(), torch.no_grad():
+        torch.compile(nothing, backend="eager")(torch.ones(2))
+    reset()
+
+
 @contextlib.contextmanager
 def compile_in_use(backend: str | None, mode: str | None) -> Iterator[None]:
     """Make every `torch.compile` use a backend or a mode, and leave all else as it is."""

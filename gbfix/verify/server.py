@@ -3,7 +3,7 @@
 It reads batches of jobs from its standard input and writes their outcomes to its standard output,
 as pickles with their length in front. A child runs one job under a time and a memory limit, and
 whatever it does to itself (crash, hang, exit, change directory, start threads) ends with it. The
-server itself never runs the user's code nor any kernel, so that forking it is safe.
+server itself never runs the user's code, and has one thread, so that forking it is safe.
 
 Started as `python -m gbfix.verify.server`, and not through `multiprocessing`, which would import the
 user's main module in every worker.
@@ -219,6 +219,9 @@ def main() -> None:
     for name in PRELOAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    from gbfix.dynamo import control
+
+    control.warm_up()
     # Children that collect garbage would otherwise write to, and so copy, all that is imported.
     gc.collect()
     gc.freeze()

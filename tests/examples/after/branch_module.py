@@ -13,7 +13,9 @@ class Block(nn.Module):
     def forward(self, x):
         h = self.inner(x)
         if torch.compiler.is_compiling():
-            h = torch.cond(h.abs().max() > self.limit, lambda: self.shrink(h), lambda: h.clone())
+            h = torch.cond(
+                h.abs().max() > self.limit, lambda: self.shrink(h), lambda: h.clone()
+            )
         elif h.abs().max() > self.limit:
             h = self.shrink(h)
         return self.outer(h)
