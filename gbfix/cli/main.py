@@ -18,6 +18,7 @@ from gbfix.cli import run as run_command
 from gbfix.cli.apply import apply
 from gbfix.cli.check import check
 from gbfix.cli.doctor import doctor
+from gbfix.cli.examples import epilog
 from gbfix.cli.explain import explain
 from gbfix.cli.quickfix import quickfix
 from gbfix.cli.rules import rules
@@ -28,24 +29,23 @@ from gbfix.cli.verify import verify
 from gbfix.errors import UserError
 
 app = typer.Typer(
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(check)
-app.command()(apply)
+app.command(epilog=epilog("check"))(check)
+app.command(epilog=epilog("apply"))(apply)
 # `-:12` is a place on standard input, not an option.
-app.command(context_settings={"ignore_unknown_options": True})(quickfix)
-app.command()(server)
-app.command()(verify)
+app.command(context_settings={"ignore_unknown_options": True}, epilog=epilog("quickfix"))(quickfix)
+app.command(epilog=epilog("server"))(server)
+app.command(epilog=epilog("verify"))(verify)
 app.command(context_settings=run_command.CONTEXT)(run_command.run)
 app.command(
     cls=ProgramCommand,
     context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
 )(trace)
 app.command()(rules)
-app.command()(explain)
+app.command(epilog=epilog("explain"))(explain)
 app.command()(doctor)
 
 
