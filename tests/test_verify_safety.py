@@ -13,10 +13,10 @@ from gbfix.verify.jobs import Limits
 from gbfix.verify.verdict import Status, Verdict
 from gbfix.verify.worker import Workers
 
-HEAD = "import os\nimport sys\nimport threading\nimport time\nimport torch\n\n\n"
+HEAD = "import ctypes\nimport os\nimport sys\nimport threading\nimport time\nimport torch\n\n\n"
 GOOD_BEFORE = "    if x.sum() > 0:\n        return x + 1\n    return x - 1\n"
 GOOD_AFTER = "    return torch.where(x.sum() > 0, x + 1, x - 1)\n"
-OPTIONS = Options(backend="eager", gradients=False, limits=Limits(8, 1 << 30), search_seconds=3)
+OPTIONS = Options(backend="eager", gradients=False, limits=Limits(8, 1 << 30), search_seconds=6)
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,7 @@ def check(folder: Path, workers: Workers, line: str, *, top: str = "") -> Verdic
     ("line", "told"),
     [
         ("os.abort()", "SIGABRT"),
+        ("ctypes.string_at(0)", "SIGSEGV"),
         ("os._exit(3)", "exit code 3"),
         ("os.kill(os.getpid(), 9)", "SIGKILL"),
         ("sys.exit(1)", "SystemExit"),
@@ -85,15 +86,24 @@ def test_bad_import_is_not_run(top: str, told: str, tmp_path: Path, workers: Wor
         ("pass", "torch.set_default_dtype(torch.float64)"),
         ("pass", "sys.path.clear()"),
         ("pass", "os.close(0); os.close(1)"),
+        ("sys.stdout.close(); sys.stderr.close()", ""),
+        ("os.chdir('/'); os.path.exists(__file__) and os.remove(__file__)", ""),
+        ("threading.Thread(target=time.sleep, args=(600,)).start()", ""),
     ],
 )
-def test_what_a_file_does_to_its_process_stays_there(
+def test_what_code_does_to_its_process_stays_there(
     line: str, top: str, tmp_path: Path, workers: Workers
 ) -> None:
     folder = Path.cwd()
     verdict = check(tmp_path, workers, line, top=top)
     assert verdict.status is Status.VERIFIED, verdict
     assert Path.cwd() == folder
+
+
+def test_code_that_forks_ends_in_a_verdict(tmp_path: Path, workers: Workers) -> None:
+    # Its child does not go on with the calls, nor answer in its parent's place.
+    verdict = check(tmp_path, workers, "os.fork()")
+    assert verdict.status in (Status.VERIFIED, Status.PARTLY_VERIFIED, Status.NOT_RUN), verdict
 
 
 def test_workers_live_on_after_a_crash(tmp_path: Path, workers: Workers) -> None:

@@ -6,6 +6,7 @@ Knows how to ask for gradients and where state is kept; not which run a call bel
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import sys
 import types
@@ -84,6 +85,7 @@ def call(
     result: Any = None
     raised: Raised | None = None
     heard = Listener()
+    own = os.getpid()
     with heard.listening():
         try:
             result = function(*arguments[0], **arguments[1])
@@ -91,6 +93,10 @@ def call(
             raise
         except BaseException as error:
             raised = _raised(error)
+        finally:
+            if os.getpid() != own:
+                # The code has forked, and this is its child, which has no business with further calls.
+                os._exit(0)
     return _shot(result, raised, heard.effects, arguments, target, module, asked)
 
 

@@ -33,6 +33,9 @@ class _Capped(io.StringIO):
             raise TooMuchOutput(f"it printed more than {_MOST_OUTPUT} characters in one call")
         return super().write(text)
 
+    def close(self) -> None:
+        """Stay open, whatever the code does to its standard streams."""
+
 
 class Listener(logging.Handler):
     """Keeps what is printed, logged and warned; the compiler's own is left out."""

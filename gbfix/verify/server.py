@@ -129,7 +129,9 @@ def _start(number: int, job: Job) -> _Child:
 
 def _child(job: Job, pipe: int) -> None:
     """Run a job and never return."""
-    code = 1
+    code, own = 1, os.getpid()
+    # A process that the user's code forks must not hold the pipe open, nor answer on it.
+    os.register_at_fork(after_in_child=lambda: os.close(pipe))
     try:
         os.setsid()
         _limit(job.limits)
@@ -140,6 +142,8 @@ def _child(job: Job, pipe: int) -> None:
     except BaseException as error:
         text = "".join(traceback.format_exception(error))
         said = b"-" + f"{type(error).__name__}: {error}\n{text}".encode(errors="replace")
+    if os.getpid() != own:
+        os._exit(0)
     try:
         with open(pipe, "wb", closefd=False) as stream:
             stream.write(said)

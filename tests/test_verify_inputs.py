@@ -1,0 +1,133 @@
+"""Inputs and runs as asked for: jaxtyping's shapes, training, the style of checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from gbfix.cli.main import main
+from gbfix.verify.api import verify
+from gbfix.verify.checker import Options
+from gbfix.verify.signatures import parameters
+from gbfix.verify.verdict import Kind, Status
+from gbfix.verify.worker import Workers
+
+OPTIONS = Options(backend="eager", shrink_seconds=0, both_dynamic=False)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    with Workers() as found:
+        yield found
+
+
+def test_shapes_of_jaxtyping_are_kept(tmp_path: Path, workers: Workers) -> None:
+    """Only a matrix and an index for each of its rows run, and no search would start with them."""
+    pytest.importorskip("jaxtyping")
+    head = (
+        "import torch\nfrom jaxtyping import Float, Int\n\n\n"
+        "def target(x: Float[torch.Tensor, 'rows 7'], index: Int[torch.Tensor, 'rows']):\n"
+        "    assert x.shape[1] == 7 and index.shape == x.shape[:1] and index.dtype == torch.int64\n"
+    )
+    (tmp_path / "before.py").write_text(
+        f"{head}    if x.sum() > 0:\n        return x + index[:, None]\n    return x * 2\n"
+    )
+    (tmp_path / "after.py").write_text(
+        f"{head}    return torch.where(x.sum() > 0, x + index[:, None], x * 2)\n"
+    )
+    verdict = verify(
+        f"{tmp_path}/before.py:target",
+        f"{tmp_path}/after.py:target",
+        options=OPTIONS,
+        workers=workers,
+    )
+    assert verdict.verified, verdict
+    assert all("7] " in text and ", int64[" in text for text in verdict.evidence.inputs)
+
+
+def test_jaxtyping_is_read() -> None:
+    jaxtyping = pytest.importorskip("jaxtyping")
+
+    def function(x, mask):  # type: ignore[no-untyped-def]
+        pass
+
+    function.__annotations__ = {
+        "x": jaxtyping.Float[torch.Tensor, "batch 3"],
+        "mask": jaxtyping.Bool[torch.Tensor, "batch"],
+    }
+    x, mask = parameters(function)
+    assert (x.dims, x.dtypes[0]) == (("batch", "3"), "float32")
+    assert (mask.dims, mask.dtypes) == (("batch",), ("bool",))
+
+
+def test_gradients_of_inputs_and_parameters(tmp_path: Path, workers: Workers) -> None:
+    """A parameter of the arm not taken has no gradient; compiled with `where` it has zeros."""
+    head = (
+        "import torch\nfrom torch import nn\n\n\nclass target(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.a = nn.Parameter(torch.ones(3))\n"
+        "        self.b = nn.Parameter(torch.ones(3))\n\n    def forward(self, x, scale=None):\n"
+        "        if scale is not None:\n            x = x * scale\n"
+    )
+    plain = "        if x.sum() > 0:\n            return x * self.a\n        return x * self.b\n"
+    guard = "        if torch.compiler.is_compiling():\n            return {}\n"
+    inputs = (
+        "\n\ndef make():\n    return [(torch.ones(2, 3),), (-torch.ones(2, 3), torch.ones(3))]\n"
+    )
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(head + plain + inputs)
+
+    def kinds(compiled: str) -> tuple[Status, dict[str, Kind], dict[str, Kind]]:
+        after.write_text(head + guard.format(compiled) + plain + inputs)
+        verdict = verify(
+            f"{before}:target", f"{after}:target", ":make", options=OPTIONS, workers=workers
+        )
+        assert verdict.evidence.gradients
+        return (
+            verdict.status,
+            {d.place: d.kind for d in verdict.differences},
+            {d.place: d.kind for d in verdict.remarks},
+        )
+
+    status, differences, remarks = kinds("torch.where(x.sum() > 0, x * self.a, x * self.b)")
+    assert status is Status.VERIFIED and not differences
+    assert remarks == {
+        "gradient of state self.a": Kind.GRADIENT_ZERO,
+        "gradient of state self.b": Kind.GRADIENT_ZERO,
+    }
+    status, differences, _ = kinds("torch.where(x.sum() > 0, x.detach() * self.a, x * self.b)")
+    assert status is Status.DIFFERENT
+    assert differences == {"gradient of argument leaf 1": Kind.VALUE}
+
+
+CHECKED = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        if torch.isnan(x).any():
+            raise ValueError("NaN")
+        return x * 2
+"""
+
+
+@pytest.mark.parametrize("style", ["skip", "assert"])
+def test_a_check_that_is_skipped_may_be_missed(
+    style: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model.py").write_text(CHECKED)
+    given = ["verify", "--backend", "eager", "--output-format", "json", "--check-style", style]
+    assert main([*given, "model.py"]) == 0
+    (verdict,) = json.loads(capsys.readouterr().out)["verdicts"]
+    kinds = {remark["kind"] for remark in verdict["remarks"]}
+    assert (Kind.EXCEPTION_SKIPPED.value in kinds) == (style == "skip")
+    assert (Kind.EXCEPTION_TYPE.value in kinds) == (style == "assert")
