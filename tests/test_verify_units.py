@@ -218,12 +218,25 @@ def test_parameters_are_read_from_annotations_names_and_defaults() -> None:
         pass
 
     found = {p.name: p for p in parameters(function)}
-    assert found["x"].dtypes[0] == "float32" and not found["x"].values
+    assert found["x"].dtypes[0] == "float32" and found["x"].values == ("None",)
     assert found["n"].values[0] == "2" and not found["n"].dtypes
     assert found["attention_mask"].dtypes[0] == "bool"
     assert found["ids"].dtypes[0] == "int64"
     assert found["use_cache"].values == ("True", "False")
     assert found["scale"].optional and "rest" not in found
+
+
+def test_a_mask_that_has_to_be_given_may_be_none() -> None:
+    """Arguments after the first are tried as None together, before shapes are drawn."""
+
+    def function(x: torch.Tensor, mask: torch.Tensor, heads: torch.Tensor) -> None:
+        pass
+
+    def attempt(call: CallRecipe) -> str | None:
+        return None if [str(recipe) for recipe in call.recipes[1:]] == ["None", "None"] else "no"
+
+    found = search(parameters(function), [], attempt)
+    assert isinstance(found.call.recipes[0], TensorRecipe)
 
 
 def test_recipes_make_what_they_say() -> None:

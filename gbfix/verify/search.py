@@ -100,6 +100,12 @@ def _candidates(needed: Sequence[Parameter], shapes: Sequence[_Shape]) -> Iterat
             chosen = [*likeliest[:number], other, *likeliest[number + 1 :]]
             for shape in shapes:
                 yield _call(needed, chosen, [own or shape for own in named])
+    # A mask or a cache that has to be given may often be None.
+    spared = [kinds[0][0]]
+    spared += [("None", False) if ("None", False) in kind else kind[0] for kind in kinds[1:]]
+    if spared != likeliest:
+        for shape in shapes:
+            yield _call(needed, spared, [own or shape for own in named])
     draw = random.Random(0)
     for wild in (False, True):
         for _ in range(_MOST_TRIES):

@@ -82,7 +82,7 @@ def _parameter(parameter: inspect.Parameter) -> Parameter:
         kind = type(parameter.default).__name__
         return Parameter(name, (), _SCALARS[kind], None, True, keyword)
     if "Tensor" in text:
-        return Parameter(name, _tensor_dtypes(name), (), None, optional, keyword)
+        return Parameter(name, _tensor_dtypes(name), ("None",), None, optional, keyword)
     if _FLAG.search(name):
         return Parameter(name, (), ("True", "False"), None, optional, keyword)
     return Parameter(name, _tensor_dtypes(name), ("2", "0.5", "None"), None, optional, keyword)
