@@ -26,7 +26,7 @@ from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
 from gbfix.suppressions import Suppression, parse, unused_notices
 
-PART = 1_500_000
+PART = 6_000_000
 """Characters of source in a part; a project that is not longer than two of them has one part."""
 _KEPT = 6_000_000
 
