@@ -128,6 +128,8 @@ def test_script_shows_the_difference(
     )
     assert done.returncode == 1, done
     assert "differs: " in done.stdout
+    if name != "exception lost in compiled":
+        return
     right = found.script.replace("AFTER,\n", "BEFORE,\n")
     path.write_text(right)
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120)
