@@ -96,6 +96,8 @@ class Fix:
         imports_torch: whether `import torch` has to be added.
         setting: the setting of Dynamo that the edits make, as users write it. Such a fix is only
             shown unless settings are asked for.
+        by_running: an unsafe fix whose assumption holds if running the code both ways shows no
+            difference, so that it is taken where every fix is verified.
     """
 
     transform: str
@@ -104,6 +106,7 @@ class Fix:
     edits: tuple[Edit, ...]
     imports_torch: bool = False
     setting: str | None = None
+    by_running: bool = False
 
     @property
     def offer(self) -> FixOffer:

@@ -70,7 +70,7 @@ def consider(
         context.names.taken, context.needs_torch = taken, needed or context.needs_torch
         if not site.certain:
             unproven = "it could not be proven that a tensor decides here"
-            fix = replace(fix, safety=Safety.UNSAFE, reason=unproven)
+            fix = replace(fix, safety=Safety.UNSAFE, reason=unproven, by_running=False)
         elif site.diagnosis is TENSOR_BRANCH:
             fix = _told_of_presumed(fix, context.presumed(site))
         outcome.fixes.append(fix)
@@ -103,7 +103,11 @@ def _ordered(transforms: Sequence[Transform], settings: Settings) -> list[Transf
 def chosen(outcome: Outcome, settings: Settings) -> Fix | None:
     """The fix to apply: the preferred one that is safe enough."""
     wanted = (f for f in outcome.fixes if f.setting is None or settings.config)
-    return next((f for f in wanted if f.safety >= settings.safety), None)
+    return next((f for f in wanted if f.safety >= settings.safety or _is_run(f, settings)), None)
+
+
+def _is_run(fix: Fix, settings: Settings) -> bool:
+    return settings.verifying and fix.by_running and settings.safety is not Safety.SAFE
 
 
 def compatible(

@@ -43,6 +43,8 @@ class Settings:
         safety: the least safety at which a fix is applied.
         config: whether fixes that make settings of Dynamo are applied, too.
         target_torch: the torch version that the code is for; None for the one installed.
+        verifying: whether every fix is run before it is kept, so that an assumption which running
+            can check may be made.
         quiet: codes that are not reported, since that version does not break there.
     """
 
@@ -57,4 +59,5 @@ class Settings:
     line_length: int = 88
     respect_gitignore: bool = True
     target_torch: str | None = None
+    verifying: bool = False
     quiet: frozenset[str] = frozenset()

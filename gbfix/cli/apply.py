@@ -67,6 +67,8 @@ def apply(
         respect_gitignore=respect_gitignore,
         target_torch=target_torch,
     )
+    if verify:
+        request = replace(request, settings=replace(request.settings, verifying=True))
     place = options.parse_at(at)
     if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:
         raise UserError("`--at` needs one file.")

@@ -14,19 +14,21 @@ _VIEWS = frozenset("unsqueeze squeeze view reshape expand expand_as to bool".spl
 
 @dataclass(frozen=True)
 class Neutral:
-    """A mask that is known to select everything.
+    """A mask that is known to select everything, or nothing.
 
     Attributes:
         name: the mask, as source text.
-        boolean: it is of dtype bool and all true; otherwise it merely has no zero.
+        boolean: it is of dtype bool; otherwise only where it is zero is known.
+        nothing: it is all false, or all zero; otherwise all true, or without a zero.
     """
 
     name: str
     boolean: bool
+    nothing: bool = False
 
     def renamed(self, name: str) -> Neutral:
         """The same knowledge under another name."""
-        return Neutral(name, self.boolean)
+        return Neutral(name, self.boolean, self.nothing)
 
 
 def shortcut_mask(test: ast.expr, truth: bool) -> tuple[str, bool] | None:
@@ -37,17 +39,17 @@ def shortcut_mask(test: ast.expr, truth: bool) -> tuple[str, bool] | None:
     """
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, truth = test.operand, not truth
-    reduced = _reduced(test)
-    if reduced is None:
+    reduction = reduced(test)
+    if reduction is None:
         return None
-    name, inner = reduced
+    name, inner = reduction
     if name == "all" and truth:
         if isinstance(inner, (ast.Name, ast.Attribute)):
             return ast.unparse(inner), True
-        zero = _zero_test(inner, ast.NotEq)
+        zero = zero_test(inner, ast.NotEq)
         return (zero, False) if zero is not None else None
     if name == "any" and not truth:
-        zero = _zero_test(inner, ast.Eq)
+        zero = zero_test(inner, ast.Eq)
         if zero is not None:
             return zero, False
         if isinstance(inner, ast.UnaryOp) and isinstance(inner.op, ast.Invert):
@@ -55,7 +57,7 @@ def shortcut_mask(test: ast.expr, truth: bool) -> tuple[str, bool] | None:
     return None
 
 
-def _reduced(test: ast.expr) -> tuple[str, ast.expr] | None:
+def reduced(test: ast.expr) -> tuple[str, ast.expr] | None:
     """`x.all()`, `torch.any(x)`: the reduction and what it reduces."""
     if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute):
         return None
@@ -67,7 +69,7 @@ def _reduced(test: ast.expr) -> tuple[str, ast.expr] | None:
     return (name, test.func.value) if not test.args else None
 
 
-def _zero_test(node: ast.expr, operator: type[ast.cmpop]) -> str | None:
+def zero_test(node: ast.expr, operator: type[ast.cmpop]) -> str | None:
     """The text of `m` in `m == 0` or `m != 0`."""
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         return None
@@ -92,10 +94,10 @@ def unchanged(node: ast.expr, name: str, mask: Neutral) -> bool:
 
 def _kept(node: ast.expr, mask: Neutral) -> ast.expr | None:
     """The operand that a masked operation hands on when everything is selected."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and mask.boolean:
-        if _is_mask(node.right, mask):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        if is_true(node.right, mask):
             return node.left
-        return node.right if _is_mask(node.left, mask) else None
+        return node.right if is_true(node.left, mask) else None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     method, arguments = node.func.attr, node.args
@@ -103,11 +105,13 @@ def _kept(node: ast.expr, mask: Neutral) -> ast.expr | None:
     if method == "where" and on_torch and len(arguments) == 3:
         if _selects(arguments[0], mask) and _same_kind(arguments[2], arguments[1]):
             return arguments[1]
+        if rejects(arguments[0], mask) and _same_kind(arguments[1], arguments[2]):
+            return arguments[2]
     elif method == "where" and not on_torch and len(arguments) == 2:
         if _selects(arguments[0], mask) and _same_kind(arguments[1], node.func.value):
             return node.func.value
     elif method == "masked_fill" and not on_torch and len(arguments) == 2:
-        if _rejects(arguments[0], mask):
+        if rejects(arguments[0], mask):
             return node.func.value
     return None
 
@@ -116,9 +120,12 @@ def _same_kind(filler: ast.expr, kept: ast.expr) -> bool:
     """A filler made from what is kept, so that it brings in no other dtype."""
     text = ast.unparse(kept)
     if isinstance(filler, ast.Call) and isinstance(filler.func, ast.Attribute):
-        if filler.func.attr.startswith("new_"):
+        if filler.keywords:  # a dtype of its own, maybe
+            return False
+        if filler.func.attr in {"new_zeros", "new_ones", "new_full"}:
             return ast.unparse(filler.func.value) == text
-        if filler.func.attr.endswith("_like") and filler.args:
+        # Not `rand_like`, which would draw numbers.
+        if filler.func.attr in {"zeros_like", "ones_like", "full_like"} and filler.args:
             return ast.unparse(filler.args[0]) == text
     return False
 
@@ -152,16 +159,31 @@ def _keeps_all(index: ast.expr) -> bool:
     return True
 
 
-def _selects(node: ast.expr, mask: Neutral) -> bool:
-    if mask.boolean and _is_mask(node, mask):
+def is_true(node: ast.expr, mask: Neutral) -> bool:
+    """Whether a boolean tensor is true everywhere: a product with it changes no bit."""
+    if not mask.nothing and mask.boolean and _is_mask(node, mask):
         return True
-    return isinstance(node, ast.Compare) and _is_zero(node, ast.NotEq, mask)
-
-
-def _rejects(node: ast.expr, mask: Neutral) -> bool:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+    if mask.nothing and isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
         return mask.boolean and _is_mask(node.operand, mask)
-    return isinstance(node, ast.Compare) and _is_zero(node, ast.Eq, mask)
+    return False
+
+
+def _selects(node: ast.expr, mask: Neutral) -> bool:
+    if is_true(node, mask):
+        return True
+    operator = ast.Eq if mask.nothing else ast.NotEq
+    return isinstance(node, ast.Compare) and _is_zero(node, operator, mask)
+
+
+def rejects(node: ast.expr, mask: Neutral) -> bool:
+    """Whether a boolean tensor is false everywhere."""
+    if mask.nothing:
+        if mask.boolean and _is_mask(node, mask):
+            return True
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return mask.boolean and _is_mask(node.operand, mask)
+    operator = ast.NotEq if mask.nothing else ast.Eq
+    return isinstance(node, ast.Compare) and _is_zero(node, operator, mask)
 
 
 def _is_zero(node: ast.Compare, operator: type[ast.cmpop], mask: Neutral) -> bool:

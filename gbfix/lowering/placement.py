@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from itertools import pairwise
 
 from gbfix.analysis.conditions import Guard, Refused
 from gbfix.codegen import layout
@@ -90,6 +91,36 @@ def eager_only_test(node: ast.If, torch: str, context: Context) -> tuple[Edit, .
     if loose:
         return (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
     return (Edit(start, start, lead),)
+
+
+def compiled_test(
+    node: ast.If, torch: str, guards: Sequence[Guard], context: Context
+) -> tuple[Edit, ...]:
+    """Edits that make what a test asks of tensors true while compiling; its guards keep their say.
+
+    Raises:
+        Refused: if the guards are not the first operands of one `and`.
+    """
+    view, test = context.view, node.test
+    lead = f"{compiling(torch)} or "
+    if not guards:
+        start = view.start(test)
+        if isinstance(test, (ast.IfExp, ast.Lambda, ast.NamedExpr)):
+            return (Edit(start, start, f"{lead}("), Edit(view.end(test), view.end(test), ")"))
+        return (Edit(start, start, lead),)
+    tested = test.values if isinstance(test, ast.BoolOp) else []
+    first = len(guards)
+    leading = [guard.node for guard in guards] == tested[:first]
+    if not leading or not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        raise Refused("mixed-condition", "what is decided while tracing does not come first")
+    start, end = view.start(tested[first]), view.end(tested[-1])
+    if any(view.slice(view.end(a), view.start(b)).count("(") for a, b in pairwise(tested[first:])):
+        raise Refused("unusual-place", "the operands of the test stand in parentheses")
+    if view.slice(view.end(tested[first - 1]), start).count("("):
+        if first + 1 < len(tested):
+            raise Refused("unusual-place", "the operands of the test stand in parentheses")
+        return (Edit(start, start, lead),)
+    return (Edit(start, start, f"({lead}"), Edit(end, end, ")"))
 
 
 def _without_inner(branch: Branch, context: Context) -> list[Edit]:
