@@ -21,30 +21,37 @@ After:
             scores[low] = -1.0
         return scores
 
-Offered where every statement of the body writes to what the mask selects, or takes a name through
-`torch.where` or `masked_fill` with that mask. Where the body selects rows itself, `masked_update`
-treats it together with the test.
+Offered where every statement of the body writes to what the mask selects, takes a name through
+`torch.where` or `masked_fill` with that mask, or multiplies it with a boolean mask that is then true
+everywhere. A name that is bound anew is a new tensor with the same values in the compiled path, also
+where eager would hand on the old one; so nothing may change it in place later, and the mask must
+have its shape. Where the body selects rows itself, `masked_update` treats it together with the test.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
-from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.conditions import NotApplicable, Refused, split
 from gbfix.analysis.dynamic import operands, operation_name
 from gbfix.analysis.effects import effects
 from gbfix.analysis.emptiness import emptiness
 from gbfix.analysis.sites import BreakSite
-from gbfix.analysis.values import Kind
-from gbfix.codegen.guards import compiling
+from gbfix.analysis.values import Kind, Value
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.aliases import check_not_changed_later
+from gbfix.lowering.idle import idle
+from gbfix.lowering.neutral import Neutral, is_true, rejects, unchanged
+from gbfix.lowering.placement import compiled_test
 from gbfix.lowering.selection import root_of
-from gbfix.source.text import Edit
 
 _NUMBER = Kind.STATIC | Kind.SCALAR
 _REASON = "with nothing selected the body changes nothing"
+_COPIED = "is a new tensor with the same values"
+_LEAF = "a leaf that requires a gradient is refused also then"
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -54,28 +61,107 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where the body may do something although nothing is selected.
     """
     node = site.node
-    asked = emptiness(node.test, context.analysis) if isinstance(node, ast.If) else None
-    if asked is None or not isinstance(node, ast.If) or asked.counts or not asked.nonempty:
-        raise NotApplicable("no-gate", "the branch does not ask whether a mask selects anything")
+    if not isinstance(node, ast.If):
+        raise NotApplicable("no-gate", "this is not a branch")
     if node.orelse:
         raise NotApplicable("no-gate", "the branch has another side")
-    mask = asked.subject
-    value = context.analysis.values.get(mask)
-    if value is None or not value.tensor:
-        raise NotApplicable("no-gate", "the branch asks something else than a mask")
-    if not all(_keeps(s, mask, context) for s in node.body):
-        raise NotApplicable("no-gate", "the body may do something although nothing is selected")
-    found = effects(node.body, context.analysis, context.facts)
-    if found.dynamic:
+    parts = split(node.test, context.analysis, context.facts)
+    mask = _asked(node.test, context)
+    found = idle(parts.predicate, lambda e: _is_boolean(e, context))
+    masks = found.masks if found is not None and not found.truth else ()
+    if mask is None and not masks:
+        raise NotApplicable("no-gate", "the branch does not ask whether a mask selects anything")
+    rebound, safety, reason = _checked(node, mask, masks, context)
+    check_not_changed_later(rebound, rebound, (node, node), context.analysis, context.facts)
+    done = effects(node.body, context.analysis, context.facts)
+    if done.dynamic:
         raise Refused("dynamic-body", "the body selects rows, whose number depends on data")
-    if found.random or found.unknown or found.output or found.partial or found.stateful:
+    if done.random or done.unknown or done.output or done.partial or done.stateful:
         raise Refused("impure-arm", "the body does more than compute")
-    torch, view = context.torch(node), context.view
-    start, end = view.start(node.test), view.end(node.test)
-    edits: tuple[Edit, ...] = (Edit(start, start, f"{compiling(torch)} or "),)
-    if isinstance(node.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)):
-        edits = (Edit(start, start, f"{compiling(torch)} or ("), Edit(end, end, ")"))
-    return Fix("empty_gate", Safety.SAFE, _REASON, edits, context.needs_torch)
+    torch = context.torch(node)
+    edits = compiled_test(node, torch, parts.guards, context)
+    return Fix("empty_gate", safety, reason, edits, context.needs_torch)
+
+
+def _asked(test: ast.expr, context: Context) -> ast.expr | None:
+    """The one mask of which a test asks whether it selects anything."""
+    asked = emptiness(test, context.analysis)
+    if asked is None or asked.counts or not asked.nonempty:
+        return None
+    value = context.analysis.values.get(asked.subject)
+    return asked.subject if value is not None and value.tensor else None
+
+
+def _checked(
+    node: ast.If, mask: ast.expr | None, masks: Sequence[Neutral], context: Context
+) -> tuple[list[str], Safety, str]:
+    """The names that the body binds anew, how much is asked to trust, and why.
+
+    Raises:
+        NotApplicable: where a statement may do something although nothing is selected.
+    """
+    changed: set[str] = set()
+    rebound: list[str] = []
+    safety, reason = Safety.SAFE, _REASON
+    for statement in node.body:
+        known = [m for m in masks if not _is_of(m, changed)]
+        target = _target(statement)
+        same_mask = mask if mask is None or not _is_of(ast.unparse(mask), changed) else None
+        if target is None or not (
+            (same_mask is not None and _keeps(statement, same_mask, context))
+            or any(_changes_nothing(statement, m) for m in known)
+        ):
+            raise NotApplicable("no-gate", "the body may do something although nothing is selected")
+        before = context.analysis.before[statement].get(target)
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            _check_shape(statement, target, before, context)
+            rebound.append(target)
+            safety, reason = min(safety, Safety.REVIEW), f"{_REASON}; `{target}` {_COPIED}"
+        elif target not in rebound and (before is None or not before.unshared):
+            safety, reason = min(safety, Safety.REVIEW), f"{_REASON}; {_LEAF}"
+        changed.add(target)
+    return rebound, safety, reason
+
+
+def _check_shape(
+    statement: ast.Assign, target: str, before: Value | None, context: Context
+) -> None:
+    """A mask with more dimensions would give the result its own shape."""
+    if before is None or not before.tensor:
+        raise NotApplicable("no-gate", f"`{target}` is not known to be a tensor")
+    values = context.analysis.values
+    inner = [values[n] for n in ast.walk(statement.value) if n in values]
+    masks = [v for v in inner if v.boolean]
+    if not masks or not all(v.shape == before.shape or v.zero_dim for v in masks):
+        raise NotApplicable("no-gate", f"the mask may not have the shape of `{target}`")
+
+
+def _is_boolean(node: ast.expr, context: Context) -> bool:
+    value = context.analysis.values.get(node)
+    return value is not None and value.tensor and value.boolean
+
+
+def _target(statement: ast.stmt) -> str | None:
+    """The name that a statement changes, in place or by binding it anew."""
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        return _root(statement.targets[0])
+    if isinstance(statement, ast.AugAssign):
+        return _root(statement.target)
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return _root(statement.value.func)
+    return None
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_of(mask: Neutral | str, names: set[str]) -> bool:
+    """Whether a mask is made of one of some names, which have changed since it was tested."""
+    tree = ast.parse(mask if isinstance(mask, str) else mask.name, mode="eval")
+    return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(tree))
 
 
 def _keeps(statement: ast.stmt, mask: ast.expr, context: Context) -> bool:
@@ -132,6 +218,40 @@ def _is_mask(node: ast.expr, mask: ast.expr) -> bool:
     """Whether an expression is the mask that was asked, written alike."""
     (root, inverted), (asked, asked_inverted) = root_of(node), root_of(mask)
     return inverted == asked_inverted and ast.unparse(root) == ast.unparse(asked)
+
+
+def _changes_nothing(statement: ast.stmt, mask: Neutral) -> bool:
+    if isinstance(statement, ast.Assign):
+        (target,) = statement.targets
+        if isinstance(target, ast.Name):
+            return unchanged(statement.value, target.id, mask)
+        return (
+            isinstance(target, ast.Subscript)
+            and isinstance(target.value, ast.Name)
+            and rejects(target.slice, mask)
+            and _is_number(statement.value)
+        )
+    if isinstance(statement, ast.AugAssign):
+        multiplies = isinstance(statement.op, ast.Mult) and isinstance(statement.target, ast.Name)
+        return multiplies and is_true(statement.value, mask)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+        and call.func.attr == "masked_fill_"
+        and len(call.args) == 2
+        and not call.keywords
+        and rejects(call.args[0], mask)
+    )
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    if isinstance(node, ast.Call):
+        return ast.unparse(node) in {"float('inf')", "float('nan')", "float('-inf')"}
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float, bool)
 
 
 TRANSFORM = Transform(
