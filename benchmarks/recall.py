@@ -205,6 +205,8 @@ def figures(results: list[Result]) -> Result:
     alarms = {f["site"]: f for r in results for f in r["alarms"] if f["site"] not in found}
     ran = {site for site, f in alarms.items() if f["executed"]}
     inside = len(found) + len(alarms)
+    sure = {f["site"] for r in results for f in r["found"] if f["certain"]}
+    wrong = {site for site in ran if alarms[site]["certain"]}
     return {
         "places": len(broke),
         "attributed": (len(broke) - len(unplaced)) / max(len(broke), 1),
@@ -216,6 +218,8 @@ def figures(results: list[Result]) -> Result:
         "false_alarm_share": len(alarms) / max(inside, 1),
         "false_alarms_on_executed_lines": sorted(ran),
         "false_alarm_share_on_executed_lines": len(ran) / max(len(found) + len(ran), 1),
+        "false_alarm_share_of_certain_sites": len(wrong) / max(len(sure) + len(wrong), 1),
+        "certain_false_alarms": sorted(wrong),
     }
 
 
@@ -249,7 +253,8 @@ def markdown(results: list[Result], total: Result) -> str:
         "",
         f"Distinct places: {total['places']}; attributed {total['attributed']:.2f}; "
         f"recall {total['recall']:.2f}; false alarms {total['false_alarm_share']:.2f}, "
-        f"on executed lines {total['false_alarm_share_on_executed_lines']:.2f}.",
+        f"on executed lines {total['false_alarm_share_on_executed_lines']:.2f}, of those that "
+        f"`check` calls certain {total['false_alarm_share_of_certain_sites']:.2f}.",
     ]
     for title, kind in (("Not found", "missed"), ("False alarms", "alarms")):
         seen: dict[str, Result] = {f["site"]: f for r in results for f in r.get(kind, ())}
