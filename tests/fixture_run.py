@@ -94,6 +94,6 @@ def complaints(case: FixtureCase, found: Verdict) -> list[str]:
     for remark in found.remarks:
         attribute = remark.place.removeprefix("state self.")
         if remark.kind is Kind.STATE_ADDED and remark.place != attribute:
-            if not any(attribute.endswith(name) for name in case.new_state):
+            if not any(attribute.partition("[")[0].endswith(n) for n in case.new_state):
                 said.append(str(remark))
     return list(dict.fromkeys(said))

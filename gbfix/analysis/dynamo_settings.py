@@ -44,6 +44,9 @@ class DynamoSetting:
         return f"{torch}._dynamo.config.{self.name} = {self.value}"
 
 
+TRACE_AUTOGRAD = DynamoSetting("trace_autograd_ops")
+
+
 @dataclass(frozen=True, eq=False)
 class CompilePlace:
     """A place that compiles: a decorated function, or a call of `torch.compile`.

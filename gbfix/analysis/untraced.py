@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gbfix.analysis.dynamo_settings import TRACE_AUTOGRAD
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.record import Analysis
@@ -22,12 +23,15 @@ from gbfix.python_diagnoses import (
     DEBUGGER,
     FILE_ACCESS,
     HOUSEKEEPING,
+    LIBRARY_CHECK,
     MEASUREMENT,
     OBJECT_COPY,
     PROCESS_PROBE,
     PROGRESS_BAR,
     RANDOM_CALL,
+    RECURRENT_LAYER,
     SEEDING,
+    SPARSE_TENSOR,
     STORAGE_QUERY,
 )
 
@@ -87,9 +91,13 @@ _NAMES: tuple[tuple[Diagnosis, str], ...] = (
     ),
     (OBJECT_COPY, "copy.copy"),
     (STORAGE_QUERY, "torch.is_inference_mode_enabled"),
+    (LIBRARY_CHECK, "torch.nn.functional.gaussian_nll_loss"),
+    (SPARSE_TENSOR, "torch:sparse_coo_tensor,sparse_csr_tensor"),
     (AUTOGRAD_CALL, "torch.autograd:grad,backward"),
 )
 UNTRACED: Mapping[str, Diagnosis] = dict(_table())
+RECURRENT = frozenset({"torch.nn.RNN", "torch.nn.GRU", "torch.nn.LSTM"})
+LOSS_CHECKS = frozenset({"torch.nn.utils.clip_grad_norm_"})
 # Tensor methods whose answer Dynamo cannot give (`data_ptr` alone is traced, arithmetic on it is not).
 _STORAGE_METHODS = frozenset({"is_inference", "is_pinned", "is_shared", "storage_offset"})
 
@@ -125,9 +133,33 @@ def find_untraced(analysis: Analysis, facts: Facts) -> Iterator[Untraced]:
             if call in analysis.eager or call not in analysis.values:
                 continue
             diagnosis = untraced(call, analysis, facts)
+            if diagnosis is RECURRENT_LAYER and _beside_compiled(statement, analysis, facts):
+                continue
+            if diagnosis is AUTOGRAD_CALL and _autograd_traced(call, analysis, facts):
+                continue
             if diagnosis is not None:
                 text = ast.unparse(call.func)
                 yield Untraced(diagnosis, call, statement, f"`{text}` cannot be part of a graph")
+
+
+def _autograd_traced(call: ast.Call, analysis: Analysis, facts: Facts) -> bool:
+    """Whether Dynamo has been told to trace `backward` and `torch.autograd.grad` here."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "retain_grad":
+        return False
+    return facts.is_made(TRACE_AUTOGRAD, analysis.info.node)
+
+
+def _beside_compiled(statement: ast.stmt, analysis: Analysis, facts: Facts) -> bool:
+    """Whether a statement is left for what a compiled path beside it does not take."""
+    parents = analysis.info.module.parents
+    above = parents.get(statement)
+    if not isinstance(above, ast.If) or not any(s is statement for s in above.orelse):
+        return False
+    tests = above.test.values if isinstance(above.test, ast.BoolOp) else [above.test]
+    return any(
+        isinstance(t, ast.Call) and facts.asks_compiling(analysis.info.module.qualify(t.func))
+        for t in tests
+    )
 
 
 def scope_statements(function: ast.AST) -> Iterator[ast.stmt]:
@@ -160,6 +192,11 @@ def untraced(node: ast.Call, analysis: Analysis, facts: Facts) -> Diagnosis | No
     if name == "copy.deepcopy" and node.args:
         value = analysis.values.get(node.args[0])
         return OBJECT_COPY if value is not None and value.tensor else None
+    if name in LOSS_CHECKS and any(k.arg == "error_if_nonfinite" for k in node.keywords):
+        return LIBRARY_CHECK
+    function = analysis.values.get(node.func)
+    if function is not None and function.kinds == Kind.MODULE:
+        return RECURRENT_LAYER if function.reference in RECURRENT else None
     if isinstance(node.func, ast.Attribute):
         return _method(node.func, analysis)
     return None

@@ -41,14 +41,25 @@ def _call(mine: CallShot, theirs: CallShot, tolerance: Tolerance | None) -> Iter
             if tolerance is not None:
                 # A compiled check raises at the end of its graph; what ran before is not told apart.
                 return
+    # What belongs to an added attribute is no news of anything else.
+    added = {p for p in theirs.leaves.keys() - mine.leaves.keys() if p.startswith("state")}
     for place in mine.leaves.keys() | theirs.leaves.keys():
+        if place.removeprefix("gradient of ") in added and place.startswith("gradient"):
+            continue
         yield from _leaf(place, mine.leaves.get(place), theirs.leaves.get(place), tolerance)
-    for place in sorted(mine.aliases.keys() | theirs.aliases.keys()):
-        a, b = mine.aliases.get(place), theirs.aliases.get(place)
+    for place in sorted((mine.aliases.keys() | theirs.aliases.keys()) - added):
+        a, b = mine.aliases.get(place), _without(theirs.aliases.get(place), added)
         if a != b:
             kind = Kind.ALIAS_LOST if b is None else Kind.ALIAS
             yield kind, place, f"{a or 'is apart'}, but then {b or 'is apart'}"
     yield from _effects(mine, theirs)
+
+
+def _without(aliases: str | None, places: set[str]) -> str | None:
+    """A list of aliases, as text, less those at some places."""
+    parts = aliases.split(", ") if aliases else []
+    kept = [p for p in parts if not any(p.endswith(f" {place}") for place in places)]
+    return ", ".join(kept) or None
 
 
 def _raised(mine: Raised | None, theirs: Raised | None) -> _Found | None:
