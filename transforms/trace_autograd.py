@@ -2,10 +2,11 @@
 
 Before:
 
+    import torch
+
     weight = torch.ones(4, requires_grad=True)
 
 
-    @torch.compile
     def slope(x: torch.Tensor):
         loss = (weight * x).sin().sum()
         (gradient,) = torch.autograd.grad(loss, weight)
@@ -13,17 +14,19 @@ Before:
 
 After:
 
+    import torch
+
+    torch._dynamo.config.trace_autograd_ops = True
+
     weight = torch.ones(4, requires_grad=True)
 
 
-    @torch._dynamo.config.patch(trace_autograd_ops=True)
-    @torch.compile
     def slope(x: torch.Tensor):
         loss = (weight * x).sin().sum()
         (gradient,) = torch.autograd.grad(loss, weight)
         return gradient * 2
 
-The setting is made with `--config`. Without it, compile the part up to the loss and leave
+The setting is made with `--config`, around the compiled function where there is one. Without it, compile the part up to the loss and leave
 `loss.backward()` outside.
 """
 
