@@ -26,8 +26,8 @@ After:
         (gradient,) = torch.autograd.grad(loss, weight)
         return gradient * 2
 
-The setting is made with `--config`, around the compiled function where there is one. Without it, compile the part up to the loss and leave
-`loss.backward()` outside.
+The setting is made with `--config`, around the compiled function where there is one. Without it,
+compile the part up to the loss and leave `loss.backward()` outside.
 """
 
 from __future__ import annotations
