@@ -129,10 +129,11 @@ def check_runs(before: str, after: str, folder: Path) -> None:
 @by_name
 def test_the_before_block_becomes_the_after_block(transform: Transform) -> None:
     before, after = (whole(labelled(transform, label)) for label in ("Before", "After"))
-    text, used = rewrite(before, line_length=LINE_LENGTH, config=True)
+    text, used = rewrite(before, line_length=LINE_LENGTH, config=True, verifying=True)
     assert text == after
     assert transform.name in used
-    assert rewrite(after, line_length=LINE_LENGTH, config=True)[0] == after
+    again, _ = rewrite(after, line_length=LINE_LENGTH, config=True, verifying=True)
+    assert again == after
 
 
 @by_name
