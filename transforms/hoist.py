@@ -44,7 +44,7 @@ from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.names import Names, used_names
-from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_LOOP, TENSOR_RAISE
+from gbfix.diagnoses import LOOP_EXIT, TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_LOOP, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.source.text import Edit
@@ -210,7 +210,13 @@ def condition_name(leaf: ast.expr) -> str:
 
 TRANSFORM = Transform(
     name="hoist",
-    codes=(TENSOR_BRANCH.code, TENSOR_RAISE.code, TENSOR_ASSERT.code, TENSOR_LOOP.code),
+    codes=(
+        LOOP_EXIT.code,
+        TENSOR_BRANCH.code,
+        TENSOR_RAISE.code,
+        TENSOR_ASSERT.code,
+        TENSOR_LOOP.code,
+    ),
     summary="evaluate a constant condition outside the compiled region",
     doc=__doc__ or "",
     propose=propose,

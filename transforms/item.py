@@ -36,7 +36,7 @@ from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen.predicates import Renderer
-from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_RAISE
+from gbfix.diagnoses import LOOP_EXIT, TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.source.text import Edit
@@ -103,7 +103,7 @@ def _only_tested(use: ast.AST, context: Context) -> bool:
 
 TRANSFORM = Transform(
     name="item",
-    codes=(TENSOR_BRANCH.code, TENSOR_RAISE.code, TENSOR_ASSERT.code),
+    codes=(LOOP_EXIT.code, TENSOR_BRANCH.code, TENSOR_RAISE.code, TENSOR_ASSERT.code),
     summary="keep a tensor where a value read from it is only tested",
     doc=__doc__ or "",
     propose=propose,

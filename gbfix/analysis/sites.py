@@ -23,6 +23,7 @@ from gbfix.analysis.regions import disabled
 from gbfix.analysis.untraced import find_untraced
 from gbfix.diagnoses import (
     LOGGING_CALL,
+    LOOP_EXIT,
     PRINT_CALL,
     SCALAR_READ,
     TENSOR_ASSERT,
@@ -137,8 +138,12 @@ def _condition_site(
     owner, test = condition.owner, condition.test
     diagnosis: Diagnosis = TENSOR_BRANCH
     what = "this `if`"
+    if _is_beside_compiled(owner, analysis, facts):
+        return None
     if isinstance(owner, ast.If):
-        if raises(owner.body) or (owner.orelse and raises(owner.orelse)):
+        if _exits_loop(owner, analysis):
+            diagnosis, what = LOOP_EXIT, "whether the loop goes on"
+        elif raises(owner.body) or (owner.orelse and raises(owner.orelse)):
             diagnosis, what = TENSOR_RAISE, "whether this raises"
     elif isinstance(owner, ast.While):
         diagnosis, what = TENSOR_LOOP, "how often this loop runs"
@@ -172,6 +177,30 @@ def _condition_site(
 def _short(test: ast.AST) -> str:
     text = ast.unparse(test)
     return text if len(text) <= 70 else text[:67] + "..."
+
+
+def _is_beside_compiled(owner: ast.AST, analysis: Analysis, facts: Facts) -> bool:
+    """Whether a loop is what is left for gradients beside a compiled path of its own."""
+    parents = analysis.info.module.parents
+    loop = parents.get(owner) if isinstance(owner, ast.If) else owner
+    outer = parents.get(loop) if isinstance(loop, (ast.For, ast.While)) else None
+    if not isinstance(outer, ast.If) or not isinstance(outer.test, ast.BoolOp):
+        return False
+    asks = [
+        (value := analysis.values.get(t.func)) is not None and facts.asks_compiling(value.reference)
+        for t in outer.test.values
+        if isinstance(t, ast.Call)
+    ]
+    return outer.orelse == [loop] and isinstance(outer.test.op, ast.And) and any(asks)
+
+
+def _exits_loop(node: ast.If, analysis: Analysis) -> bool:
+    """Whether an `if` directly in a loop leaves it or skips the rest of a round."""
+    parent = analysis.info.module.parents.get(node)
+    return isinstance(parent, (ast.For, ast.While)) and any(
+        body and isinstance(body[-1], (ast.Break, ast.Continue))
+        for body in (node.body, node.orelse)
+    )
 
 
 def raises(body: list[ast.stmt]) -> bool:
