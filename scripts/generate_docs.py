@@ -51,7 +51,13 @@ class Block:
 def blocks(docstring: str) -> list[Block]:
     """The paragraphs and code blocks of a docstring; blank lines inside code belong to it."""
     found: list[Block] = []
+    chunks: list[str] = []
     for chunk in re.split(r"\n{2,}(?=\S)|(?<=:)\n\n(?= )", inspect.cleandoc(docstring)):
+        if chunks and chunks[-1].startswith("    ") and chunk.startswith("    "):
+            chunks[-1] += f"\n\n{chunk}"  # a blank line below a header inside of the code
+        else:
+            chunks.append(chunk)
+    for chunk in chunks:
         is_code = chunk.startswith("    ")
         text = "\n".join(line[4:] for line in chunk.splitlines()) if is_code else chunk
         found.append(Block(text.strip("\n"), is_code))

@@ -33,7 +33,7 @@ from torch import nn
 class Loop(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         while x.sum() > 0:
-            x = x - 1
+            x = torch.cat([x, -x])
         return x
 """
 

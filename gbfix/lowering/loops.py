@@ -18,6 +18,10 @@ from gbfix.analysis.liveness import Liveness, reads
 from gbfix.analysis.values import Kind
 
 _SIMPLE = (ast.Assign, ast.AugAssign)
+_RESHAPING = frozenset(
+    "cat concat concatenate stack hstack vstack dstack pad repeat repeat_interleave tile expand "
+    "narrow flatten unflatten unsqueeze squeeze view reshape permute diff outer kron".split()
+)
 _VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH"})
 
 
@@ -93,6 +97,7 @@ def read_loop(
             numbers.append(name)
         else:
             raise Refused("carries-object", f"`{name}` is handed on and is no tensor")
+    _check_shapes(tensors, body)
     if not tensors:
         raise Refused("carries-nothing", "no tensor is handed on from round to round")
     counted = {*numbers, *([counter.name] if counter else [])}
@@ -219,6 +224,29 @@ def _carried(
             n.id for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
     return [n for n in stored if n in exposed or n in later]
+
+
+def _check_shapes(names: list[str], body: list[ast.stmt]) -> None:
+    """What a round hands on has to have the shape that it got."""
+    for statement in body:
+        stored = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)
+                  and isinstance(n.ctx, ast.Store)}  # fmt: skip
+        if not stored & set(names):
+            continue
+        for node in ast.walk(statement):
+            grows = isinstance(node, ast.Call) and (
+                (isinstance(node.func, ast.Attribute) and node.func.attr in _RESHAPING)
+                or (isinstance(node.func, ast.Name) and node.func.id in _RESHAPING)
+            )
+            cut = (
+                isinstance(node, ast.Subscript)
+                and isinstance(node.value, ast.Name)
+                and node.value.id in names
+            )
+            if grows or cut:
+                raise Refused(
+                    "shape-changes", f"`{ast.unparse(node)}` may change a shape from round to round"
+                )
 
 
 def _is_count(name: str, body: list[ast.stmt]) -> bool:
