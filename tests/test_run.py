@@ -12,10 +12,16 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from gbfix.findings import RunResult
+from gbfix.overlay.running import Left, Told
+from gbfix.overlay.summary import Before
+from gbfix.overlay.summary import summary as sum_up
 
 ROOT = Path(__file__).parents[1]
 STAND_IN = """
@@ -263,6 +269,7 @@ def test_a_file_that_changed_since_is_run_as_it_is(programs: Programs) -> None:
         (("missing.py",), "missing.py: no such file"),
         (("-m",), "needs the name of a module"),
         (("--onyl", "x", "main.py"), "No such option: --onyl"),
+        (("--trace", "none.json", "main.py"), "none.json"),
         (("--only", "no.such.module", "main.py"), "no such file, folder or module"),
     ],
 )
@@ -333,6 +340,16 @@ def test_breaks_that_are_left_are_counted(tmp_path: Path) -> None:
     assert "rewrote 1 break site in 1 file" in said
     assert "1 graph break left in this run, at 1 place:" in said
     assert "  model.py:8: [GB0170]" in said
+
+
+def test_figures_before_come_from_a_trace_alone() -> None:
+    left = Left("GB0170", "Data-dependent branching", (("/elsewhere/model.py", 3),))
+    told = Told(breaks=Counter({left: 2}), graphs=3)
+    said = list(sum_up(RunResult(()), told, Before(5, 2)))
+    assert said[1] == "the trace has 5 graph breaks before, at 2 places."
+    assert said[2] == "2 graph breaks left in this run, at 1 place:"
+    assert said[3] == "  /elsewhere/model.py:3: [GB0170] Data-dependent branching (2 times)"
+    assert not any("before" in line for line in sum_up(RunResult(()), told))
 
 
 def test_nothing_is_left_behind(programs: Programs, tmp_path: Path) -> None:

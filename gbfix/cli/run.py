@@ -23,6 +23,7 @@ from gbfix.errors import UserError
 if TYPE_CHECKING:
     from gbfix.findings import RunResult
     from gbfix.overlay.plan import Program
+    from gbfix.overlay.summary import Before
 
 Words = Annotated[
     list[str] | None,
@@ -40,6 +41,11 @@ WritePatch = Annotated[
     typer.Option(metavar="FILE", help="Save the fixes as a patch for `git apply`."),
 ]
 
+TraceOption = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="A trace of the original program, for the figures before."),
+]
+
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -47,6 +53,7 @@ def run(
     words: Words = None,
     only: Only = None,
     write_patch: WritePatch = None,
+    trace: TraceOption = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
     exclude: options.Exclude = None,
@@ -78,11 +85,12 @@ def run(
         check_style=check_style,
         respect_gitignore=respect_gitignore,
     )
+    before = _before(trace) if trace else None
     result = _rewritten(request, asked, places)
     say_errors(result)
     if write_patch is not None:
         result = _write_patch(result, write_patch)
-    raise typer.Exit(_run(asked, result))
+    raise typer.Exit(_run(asked, result, before))
 
 
 def _rewritten(request: Request, asked: Program, places: list[Path]) -> RunResult:
@@ -125,13 +133,22 @@ def _write_patch(result: RunResult, patch: Path) -> RunResult:
     return result
 
 
-def _run(asked: Program, result: RunResult) -> int:
+def _before(traces: list[Path]) -> Before:
+    from gbfix.overlay.summary import Before
+    from gbfix.trace.reading import read_all
+
+    breaks = read_all(traces).breaks
+    places = {(one.stack[-1].file, one.stack[-1].line) for one in breaks if one.stack}
+    return Before(sum(one.times for one in breaks), len(places))
+
+
+def _run(asked: Program, result: RunResult, before: Before | None) -> int:
     """Run, sum up, and end as the program did."""
     from gbfix.overlay.running import run_program
     from gbfix.overlay.summary import summary
 
     ended = run_program(asked, result.files)
-    for sentence in summary(result, ended.told):
+    for sentence in summary(result, ended.told, before):
         say(sentence)
     if ended.code >= 0:
         return ended.code

@@ -9,6 +9,7 @@ import difflib
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from gbfix.findings import FileResult, RunResult
@@ -17,8 +18,16 @@ from gbfix.overlay.running import Left, Told
 _MOST = 20
 
 
-def summary(result: RunResult, told: Told) -> Iterator[str]:
-    """Sentences, one a line."""
+@dataclass(frozen=True)
+class Before:
+    """What a trace of the original program says: its breaks, and at how many places they are."""
+
+    breaks: int
+    places: int
+
+
+def summary(result: RunResult, told: Told, before: Before | None = None) -> Iterator[str]:
+    """Sentences, one a line; the original is spoken of only as far as a trace has seen it."""
     changed = [file for file in result.files if file.changed]
     used = [file for file in changed if file.path.resolve() in told.loaded]
     yield (
@@ -29,6 +38,9 @@ def summary(result: RunResult, told: Told) -> Iterator[str]:
     if rest:
         unused = _sites(changed) - _sites(used)
         yield f"the program did not load {_count(rest, 'rewritten file')} ({_count(unused, 'site')})."
+    if before is not None:
+        places = _count(before.places, "place")
+        yield f"the trace has {_count(before.breaks, 'graph break')} before, at {places}."
     yield from _left(result, told)
 
 
