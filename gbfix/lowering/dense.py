@@ -19,7 +19,16 @@ from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flatten
 from gbfix.fixes import Context
 from gbfix.lowering.reductions import REDUCTIONS, counted, losses, reduced
-from gbfix.lowering.routing import Index, distinct_rows, found_in, found_rows, pair_index, row_index
+from gbfix.lowering.routing import (
+    Index,
+    counted_mask,
+    distinct_rows,
+    first_match,
+    found_in,
+    found_rows,
+    pair_index,
+    row_index,
+)
 from gbfix.lowering.rowwise import Needs, NotRowwise, call_is_rowwise
 from gbfix.lowering.selection import Lowered, Masks, Selection
 
@@ -425,7 +434,13 @@ class DenseBlock:
 
     def _subscript(self, node: ast.Subscript, fill: int | None) -> Lowered:
         mask = self.selected_by(node)
+        first = first_match(node, self.context.analysis)
+        if first is not None:
+            return self._first(*first)
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            found = self._found(node.value.value)
+            if found is not None and ast.unparse(node.slice) == "0":
+                return found
             inner = self.lower(node.value.value)
             if inner.rows is not None:
                 if not (isinstance(node.slice, ast.Constant) and node.slice.value == 0):
@@ -442,6 +457,26 @@ class DenseBlock:
         selection = self.masks.select(mask)
         found = self._rows(base, node.value, selection, named=fill is not None or not self.storing)
         return found if fill is None else self._filled(found, fill)
+
+    def _first(self, mask: ast.expr, kept: bool) -> Lowered:
+        """The first true element of a mask; there must be one."""
+        index = row_index(mask, self.masks, self.context)
+        text = index.selection.text
+        text = f"({text})" if index.selection.inverted else text
+        self.lines.append(f'{self.torch}._assert_async({text}.any(), "no element was found")')
+        self.found.asserted = True
+        self.found.reductions += 1
+        options = "0, keepdim=True" if kept else ""
+        return Lowered(f"{text}.int().argmax({options})", True, changed=True)
+
+    def _found(self, node: ast.expr) -> Lowered | None:
+        """How many indices an expression finds."""
+        mask = counted_mask(node, self.context.analysis)
+        if mask is None:
+            return None
+        selection = self.masks.select(mask)
+        self.found.reductions += 1
+        return Lowered(selection.count, True, count=selection, changed=True)
 
     def _rows(self, base: Lowered, node: ast.expr, selection: Selection, *, named: bool) -> Lowered:
         """All rows of what a selection is made from."""
@@ -661,6 +696,9 @@ class DenseBlock:
             index = self._index(node.args[0])
             if index is not None:
                 return Lowered(index.selection.count, True, count=index.selection, changed=True)
+            found = self._found(node.args[0])
+            if found is not None:
+                return found
             inner = self.lower(node.args[0])
             return self._counted(node, inner, [(node.args[0], inner)])
         if known == "builtins.max" and len(node.args) == 2:
@@ -845,6 +883,10 @@ class DenseBlock:
         index = self._index(node.func.value)
         if index is not None:
             return Lowered(index.selection.count, True, count=index.selection, changed=True)
+        if [ast.unparse(a) for a in node.args] == ["0"]:
+            found = self._found(node.func.value)
+            if found is not None:
+                return found
         inner = self.lower(node.func.value)
         if inner.rows is None:
             return None

@@ -64,6 +64,32 @@ def found_rows(node: ast.expr, analysis: Analysis) -> ast.expr | None:
     return None
 
 
+def counted_mask(node: ast.expr, analysis: Analysis) -> ast.expr | None:
+    """The mask whose true elements an expression has as many rows as: `mask.nonzero()`."""
+    mask = _plain_nonzero(node, analysis)
+    if mask is None and isinstance(node, ast.Subscript) and ast.unparse(node.slice) == "0":
+        mask = found_in(node.value, analysis)
+    return mask
+
+
+def first_match(node: ast.Subscript, analysis: Analysis) -> tuple[ast.expr, bool] | None:
+    """The mask of the first index that is found, and whether the result keeps one dimension.
+
+    `torch.where(mask)[0][0]` and `mask.nonzero()[0, 0]` have none; `mask.nonzero()[0]` has one.
+    """
+    index = ast.unparse(node.slice)
+    if index == "0":
+        if isinstance(node.value, ast.Subscript) and ast.unparse(node.value.slice) == "0":
+            mask = found_in(node.value.value, analysis) or _plain_nonzero(
+                node.value.value, analysis
+            )
+            return (mask, False) if mask is not None else None
+        mask = _plain_nonzero(node.value, analysis)
+        return (mask, True) if mask is not None else None
+    mask = _plain_nonzero(node.value, analysis) if index in {"(0, 0)", "0, 0"} else None
+    return (mask, False) if mask is not None else None
+
+
 def _plain_nonzero(node: ast.expr, analysis: Analysis) -> ast.expr | None:
     if not isinstance(node, ast.Call) or node.keywords:
         return None
