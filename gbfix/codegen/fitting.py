@@ -67,7 +67,7 @@ def _broken(text: str, width: int, unit: str, used: int) -> str:
     function = text[: _opening(text, node)]
     if not arguments or len(arguments) != len(node.args) + len(node.keywords):
         return text
-    if len(function) + used > width // 2 and isinstance(node.func, ast.Attribute):
+    if len(function) + used + 1 > width and isinstance(node.func, ast.Attribute):
         owner = _part(text, node.func.value)
         if isinstance(node.func.value, ast.Call):
             tail = text[_end(text, node.func.value) :]

@@ -160,7 +160,10 @@ class DenseBlock:
         if value.rows is not None:
             if not isinstance(target, ast.Name):
                 raise Refused("rows-leave", "selected rows are kept where they are not followed")
-            self.lines.append(f"{target.id} = {value.text}")
+            if value.weighted and self.lines[-1].startswith(f"{value.text} = "):
+                self.lines[-1] = f"{target.id}{self.lines[-1].removeprefix(value.text)}"
+            else:
+                self.lines.append(f"{target.id} = {value.text}")
             self._bind(target)
             self.held[target.id] = replace(value, text=target.id, bare=True, changed=True)
             return

@@ -35,7 +35,7 @@ _ALONG = frozenset(
     "softmax log_softmax sum mean var std amax amin logsumexp norm normalize chunk split cumsum glu "
     "softmin prod any all unsqueeze cat flip roll".split()
 )
-_TRANSFORMERS_ACTIVATIONS = "transformers.activations.ACT2FN"
+_TRANSFORMERS_ACTIVATIONS = "activations.ACT2FN"
 _MOST_CALLS = 12
 
 
@@ -179,7 +179,7 @@ def _from_activations(node: ast.expr | None, cls: ClassInfo, facts: Facts) -> bo
         return False
     for owner in facts.project.mro(cls):
         name = owner.module.qualify(node.value)
-        if name is not None and name == _TRANSFORMERS_ACTIVATIONS:
+        if name is not None and name.endswith(_TRANSFORMERS_ACTIVATIONS):
             return True
     return False
 
