@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from gbfix.errors import UserError
 from gbfix.findings import Safety
-from gbfix.settings import Settings
+from gbfix.settings import Settings, SideEffects
 
 _KEYS = (
     "branch",
@@ -29,9 +29,11 @@ _KEYS = (
     "respect-gitignore",
     "safe-only",
     "select",
+    "side-effects",
     "target-torch",
     "unsafe",
 )
+_FAMILIES = ("print", "logging", "warnings")
 _DEFAULTS = Settings()
 
 _Choice = TypeVar("_Choice", bound=Enum)
@@ -119,6 +121,8 @@ def _settings(path: Path, tools: Mapping[str, Any]) -> Settings:
         region=read.choice("region", _DEFAULTS.region),
         branch=read.choice("branch", _DEFAULTS.branch),
         check=read.choice("check", _DEFAULTS.check),
+        side_effects=read.side_effects()[0],
+        family_effects=read.side_effects()[1],
         safety=read.safety(),
         config=read.flag("config", _DEFAULTS.config),
         line_length=read.line_length(tools),
@@ -159,6 +163,18 @@ class _Table:
                 return choice
         words = ", ".join(f'"{choice.value}"' for choice in type(default))
         raise self._wrong(key, f"must be one of {words}")
+
+    def side_effects(self) -> tuple[SideEffects, tuple[tuple[str, SideEffects], ...]]:
+        """One policy, or a table of policies by family: print, logging, warnings."""
+        value = self.table.get("side-effects")
+        if not isinstance(value, dict):
+            return self.choice("side-effects", _DEFAULTS.side_effects), ()
+        unknown = sorted(set(value) - set(_FAMILIES))
+        if unknown:
+            raise self._wrong("side-effects", f"has the keys {', '.join(_FAMILIES)}")
+        families = _Table(self.path, value)
+        found = ((name, families.choice(name, SideEffects.DROP)) for name in value)
+        return _DEFAULTS.side_effects, tuple(found)
 
     def safety(self) -> Safety:
         safe_only, unsafe = self.flag("safe-only", False), self.flag("unsafe", False)

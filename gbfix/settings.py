@@ -35,6 +35,17 @@ class CheckStyle(str, Enum):
     SKIP = "skip"
 
 
+class SideEffects(str, Enum):
+    """What becomes of prints, log calls and warnings in the compiled path.
+
+    Dropped; kept, inside the graph; or left to a setting of Dynamo.
+    """
+
+    DROP = "drop"
+    KEEP = "keep"
+    CONFIG = "config"
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings of one run.
@@ -54,6 +65,8 @@ class Settings:
     region: Region = Region.AUTO
     branch: Branch = Branch.AUTO
     check: CheckStyle = CheckStyle.ASSERT
+    side_effects: SideEffects = SideEffects.DROP
+    family_effects: tuple[tuple[str, SideEffects], ...] = ()
     safety: Safety = Safety.REVIEW
     config: bool = False
     line_length: int = 88
@@ -61,3 +74,7 @@ class Settings:
     target_torch: str | None = None
     verifying: bool = False
     quiet: frozenset[str] = frozenset()
+
+    def effects_of(self, family: str) -> SideEffects:
+        """The policy for `print`, `logging` or `warnings`."""
+        return dict(self.family_effects).get(family, self.side_effects)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gbfix import engine
 from gbfix.findings import FileResult, Safety
-from gbfix.settings import Branch, CheckStyle, Region, Settings
+from gbfix.settings import Branch, CheckStyle, Region, Settings, SideEffects
 from gbfix.source.text import SourceFile
 from tests.fixture_case import Expected, FixtureCase
 
@@ -24,7 +24,12 @@ def rewrite(case: FixtureCase, path: Path) -> FileResult:
 
 def _settings(table: dict[str, Any]) -> Settings:
     """Settings from their names in TOML; `unsafe = true` stands for the lowest safety."""
-    enums = {"region": Region, "branch": Branch, "check": CheckStyle}
+    enums = {
+        "region": Region,
+        "branch": Branch,
+        "check": CheckStyle,
+        "side_effects": SideEffects,
+    }
     fields: dict[str, Any] = {}
     for name, value in table.items():
         if name in ("unsafe", "safe_only"):

@@ -40,8 +40,14 @@ from gbfix.lowering.guarding import guarded
 from gbfix.lowering.output import check_arguments, only_speaks
 from gbfix.lowering.placement import eager_only_test
 from gbfix.lowering.views import block_of, is_elif
+from gbfix.settings import SideEffects
 from gbfix.source.text import Edit
 
+_FAMILIES = {
+    PRINT_CALL.code: "print",
+    LOGGING_CALL.code: "logging",
+    WARNINGS_CALL.code: "warnings",
+}
 _REASON = "nothing is printed, logged or warned in the compiled path"
 
 
@@ -52,6 +58,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where the call or the condition around it has effects of its own.
     """
     statement = site.statement
+    family = _FAMILIES.get(site.diagnosis.code)
+    if family is not None and context.settings.effects_of(family) is not SideEffects.DROP:
+        raise Refused("not-dropped", "the side effects of this family are not to be dropped")
     if isinstance(site.node, ast.If):
         if not _only_speaks(site.node, context):
             raise NotApplicable("not-only-output", "the branch does more than print, log or warn")

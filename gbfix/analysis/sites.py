@@ -16,6 +16,7 @@ from gbfix.analysis.dynamic import CAPTURE_SHAPES, shape_from_data, treated_besi
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis, Condition
+from gbfix.analysis.log_settings import log_settings
 from gbfix.analysis.logs import log_family
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.reads import CAPTURE, Read, ReadKind, is_captured, reads
@@ -240,6 +241,11 @@ def _log_calls(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
             continue
         diagnosis = _FAMILIES[family]
         call = statement.value
+        if isinstance(call, ast.Call) and any(
+            facts.is_made(setting, analysis.info.node)
+            for setting in log_settings(call, family, analysis)
+        ):
+            continue
         text = _short(call.func) if isinstance(call, ast.Call) else ""
         yield BreakSite(
             diagnosis,

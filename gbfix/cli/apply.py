@@ -42,6 +42,7 @@ def apply(
     region: options.RegionOption = None,
     branch: options.BranchOption = None,
     check_style: options.CheckOption = None,
+    side_effects: options.SideEffectsOption = None,
     output_format: options.Format = OutputFormat.TEXT,
     stdin_filename: options.StdinFilename = None,
     respect_gitignore: options.Gitignore = None,
@@ -64,6 +65,7 @@ def apply(
         region=region,
         branch=branch,
         check_style=check_style,
+        side_effects=side_effects,
         respect_gitignore=respect_gitignore,
         target_torch=target_torch,
     )

@@ -70,6 +70,7 @@ def check(
     region: options.RegionOption = None,
     branch: options.BranchOption = None,
     check_style: options.CheckOption = None,
+    side_effects: options.SideEffectsOption = None,
     output_format: Format = CheckFormat.TEXT,
     diff_base: DiffBase = None,
     baseline: Baseline = None,
@@ -98,6 +99,7 @@ def check(
         region=region,
         branch=branch,
         check_style=check_style,
+        side_effects=side_effects,
         respect_gitignore=respect_gitignore,
         target_torch=target_torch,
     )

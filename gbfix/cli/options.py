@@ -16,7 +16,7 @@ import typer
 from gbfix.config import Config, load_config
 from gbfix.errors import UserError
 from gbfix.findings import Safety
-from gbfix.settings import Branch, CheckStyle, Region, Settings
+from gbfix.settings import Branch, CheckStyle, Region, Settings, SideEffects
 
 STDIN = Path("-")
 
@@ -68,6 +68,12 @@ BranchOption = Annotated[
 CheckOption = Annotated[
     CheckStyle | None,
     typer.Option("--check-style", help="What a validation becomes in the compiled path."),
+]
+SideEffectsOption = Annotated[
+    SideEffects | None,
+    typer.Option(
+        "--side-effects", hidden=True, help="What becomes of output in the compiled path."
+    ),
 ]
 Format = Annotated[OutputFormat, typer.Option("--output-format", help="How to print results.")]
 TraceFiles = Annotated[
@@ -124,6 +130,7 @@ def request(
     region: Region | None = None,
     branch: Branch | None = None,
     check_style: CheckStyle | None = None,
+    side_effects: SideEffects | None = None,
     respect_gitignore: bool | None = None,
     config: bool | None = None,
     target_torch: str | None = None,
@@ -151,6 +158,7 @@ def request(
         "region": region,
         "branch": branch,
         "check": check_style,
+        "side_effects": side_effects,
         "respect_gitignore": respect_gitignore,
         "config": config,
         "target_torch": target_torch,
