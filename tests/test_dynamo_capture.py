@@ -146,3 +146,18 @@ def test_compiling_meanwhile_is_not_counted() -> None:
         ran = recorder.counter.count(lambda: compiled(x))
     assert ran.left_out == ()
     assert ran.captured >= 3
+
+
+def test_fragments_say_what_is_in_each_graph_and_what_cut_it() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        if y.sum() > 0:
+            y = torch.relu(y)
+        print("between")
+        return y + 1
+
+    found = capture(function, [((torch.ones(3),), {})])
+    assert [f.operators for f in found.fragments] == [("sin", "sum", "gt"), ("relu",), ("add",)]
+    assert [f.cut_by for f in found.fragments] == [0, 1, None]
+    assert found.breaks[0].line == function.__code__.co_firstlineno + 2
+    assert {f.function for f in found.fragments} == {"function"}

@@ -10,7 +10,7 @@ import contextlib
 import re
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -19,7 +19,7 @@ import torch
 
 from gbfix.dynamo.control import comparable, compile_with, is_compiled, lookup, reset
 from gbfix.dynamo.operators import OperatorCounter
-from gbfix.dynamo.records import Break, Capture, Skip
+from gbfix.dynamo.records import Break, Capture, Fragment, Skip
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -35,13 +35,17 @@ class Recorder:
     compiled: set[str] = field(default_factory=set)
     recompiled: set[str] = field(default_factory=set)
     counter: OperatorCounter = field(default_factory=OperatorCounter)
+    fragments: list[tuple[str, Fragment]] = field(default_factory=list)
+    cuts: dict[str, int] = field(default_factory=dict)
 
     def backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         """Count a graph, then have the real backend compile it."""
         placed = ("placeholder", "output")
-        operators = sum(node.op not in placed for node in graph.graph.nodes)
+        names = tuple(_called(node) for node in graph.graph.nodes if node.op not in placed)
+        operators = len(names)
         self.operators.append(operators)
         identity, again = _compile_id()
+        self.fragments.append((identity, Fragment(*_code(), names, again=again)))
         (self.recompiled if again else self.compiled).add(identity)
         compiled: Callable[..., Any] = self.inner(graph, inputs)
         return self.counter.wrapped(compiled, operators)
@@ -54,6 +58,8 @@ class Recorder:
             breaks=tuple(self.breaks),
             skips=tuple(self.skips),
             recompiles=len(self.recompiled),
+            # A break is told of before the graph that it ends, and belongs to the same compilation.
+            fragments=tuple(replace(f, cut_by=self.cuts.get(key)) for key, f in self.fragments),
         )
 
 
@@ -151,6 +157,30 @@ def _compile_id() -> tuple[str, bool]:
     return str(current), bool(current.frame_compile_id)
 
 
+def _code() -> tuple[str, int, str]:
+    """File, first line and function of the code that is being compiled.
+
+    `torch._guards.CompileContext.current_trace_id` has no place, so it is the frame of the tracing
+    context: `torch._dynamo.symbolic_convert.InstructionTranslator.current_tx().f_code`, and a part
+    that is resumed after a break is called `torch_dynamo_resume_in_NAME_at_LINE`. Seen on torch 2.13;
+    where it is missing, the place is unknown.
+    """
+    try:
+        from torch._dynamo.symbolic_convert import InstructionTranslator
+
+        code = InstructionTranslator.current_tx().f_code
+    except (ImportError, AttributeError):
+        return "unknown", 0, "unknown"
+    name = re.sub(r"^torch_dynamo_resume_in_(.*)_at_\d+$", r"\1", code.co_name)
+    return code.co_filename, code.co_firstlineno, name
+
+
+def _called(node: torch.fx.Node) -> str:
+    """What a node of a graph calls, as short as it is clear: `relu`, `linear`, `getitem`, `view`."""
+    target = node.target
+    return target if isinstance(target, str) else getattr(target, "__name__", str(target))
+
+
 @contextlib.contextmanager
 def _watching_breaks(recorder: Recorder) -> Iterator[None]:
     """Record every break.
@@ -164,6 +194,7 @@ def _watching_breaks(recorder: Recorder) -> Iterator[None]:
 
     def log_graph_break(self: Any, code_options: Any, reason: str, exc: Any) -> None:
         if not getattr(exc, "logged", False):
+            recorder.cuts[_compile_id()[0]] = len(recorder.breaks)
             recorder.breaks.append(_break(reason, exc))
         original(self, code_options, reason, exc)
 

@@ -62,6 +62,23 @@ class Operators:
 
 
 @dataclass(frozen=True)
+class Fragment:
+    """One graph: the code that it was captured from, and what is called in it, in order.
+
+    Attributes:
+        cut_by: which break of the capture ended it, as an index; None if none did.
+        again: whether the same code had been compiled before.
+    """
+
+    file: str
+    line: int
+    function: str
+    operators: tuple[str, ...]
+    cut_by: int | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True)
 class Capture:
     """What became of a sequence of compiled calls.
 
@@ -71,6 +88,7 @@ class Capture:
         recompiles: how often a frame was compiled again, in all calls or in the first four.
         recompiles_by_call: the same of each call, where that was counted.
         ran: what ran inside and outside of graphs once all was compiled, where that was counted.
+        fragments: the graphs one by one, in the order of compilation.
     """
 
     graphs: int
@@ -82,6 +100,7 @@ class Capture:
     fullgraph_error: str | None = None
     ran: Operators | None = None
     recompiles_by_call: tuple[int, ...] = ()
+    fragments: tuple[Fragment, ...] = ()
 
     @property
     def sites(self) -> tuple[tuple[str, int], ...]:

@@ -1,0 +1,1 @@
+"""Migrates a whole codebase: plans, verifies, writes with a journal, and says how it went."""
