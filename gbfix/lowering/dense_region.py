@@ -107,7 +107,7 @@ def _grown(block: list[ast.stmt], at: int, context: Context, torch: str) -> Regi
         except Refused as refused:
             last = refused
             break
-        live = context.liveness.after[block[position]]
+        live = context.liveness.after[block[position]] | context.liveness.captured
         if not (made.names | made.hits) & live:
             best = position
             following = block[position + 1] if position + 1 < len(block) else None
