@@ -1,4 +1,4 @@
-"""Checks many files: in parts that fit into memory, over processes, with what is known kept.
+"""Checks and fixes many files: in parts that fit into memory, over processes, with what is known kept.
 
 A large project is cut into parts, whatever the number of processes, so that the result does not
 depend on it. Each part says which functions of other parts it reaches; parts are looked at again
@@ -8,10 +8,10 @@ until nothing new is reached. Knows the engine's parts and results, nothing of f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from gbfix.analysis.modules import Module, unparsed_module
 from gbfix.analysis.regions import Plan
 from gbfix.analysis.trees import forget
 from gbfix.cache import Cache
-from gbfix.engine import NARROWED, PartResult, analyse_part, plan_region
+from gbfix.engine import NARROWED, PartResult, analyse_part, plan_region, rewrite_part
 from gbfix.findings import FileError, FileResult, Finding, RunResult
 from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
@@ -41,6 +41,14 @@ class _Job:
     files: tuple[int, ...]
     plan: Plan
     done: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Fixing:
+    """Files to fix, by index, and the functions of the project's region."""
+
+    files: tuple[int, ...]
+    reached: frozenset[str]
 
 
 @dataclass
@@ -101,6 +109,30 @@ def check(
     return result
 
 
+def rewrite(
+    files: Sequence[SourceFile],
+    settings: Settings,
+    *,
+    jobs: int = 1,
+    on_file: Progress | None = None,
+) -> RunResult:
+    """Fix files in memory.
+
+    Args:
+        files: the project.
+        settings: what to look for and how much to trust.
+        jobs: how many processes may work; the result does not depend on it.
+        on_file: called once for each file when it has been looked at.
+
+    Raises:
+        UserError: for selectors that name nothing.
+    """
+    parts = split(files)
+    if len(parts) < 2:
+        return engine.run(files, settings, on_file=on_file)
+    return _Parts(files, parts, settings, jobs, on_file).rewritten()
+
+
 def split(files: Sequence[SourceFile]) -> list[tuple[int, ...]]:
     """Cut a project into parts, as indices of its files; files without `torch` are in none."""
     indices = [i for i, file in enumerate(files) if "torch" in file.text]
@@ -141,12 +173,41 @@ class _Parts:
 
     def result(self) -> RunResult:
         """Look at all parts until nothing new is reached."""
-        plan = plan_region(self.world.modules, self.settings)
         with self._executor() as executor:
-            self._rounds(executor, [plan] * len(self.parts))
-            if self.settings.region.value == "auto" and not any(k.reached for k in self.known):
-                # A project without modules, and without anything compiled.
-                self._rounds(executor, [Plan(everything=True)] * len(self.parts))
+            return self._checked(executor)
+
+    def rewritten(self) -> RunResult:
+        """Look at all parts, then fix the files in which there is something to fix."""
+        with self._executor() as executor:
+            found = self._checked(executor)
+            reached = frozenset().union(*(known.reached for known in self.known))
+            todo = [
+                _Fixing(tuple(i for i in part if i in fixable), reached)
+                for fixable in [self._fixable(found)]
+                for part in _pieces(self.parts)
+            ]
+            todo = [job for job in todo if job.files]
+            results = (
+                map(self.world.rewrite, todo) if executor is None else executor.map(_rewrite, todo)
+            )
+            return _replaced(found, results)
+
+    def _fixable(self, found: RunResult) -> set[int]:
+        """The files, by index, with a fix that the settings allow."""
+        wanted = {
+            file.path
+            for file in found.files
+            for finding in file.findings
+            if any(offer.safety >= self.settings.safety for offer in finding.offers)
+        }
+        return {i for i, file in enumerate(self.files) if file.path in wanted}
+
+    def _checked(self, executor: Executor | None) -> RunResult:
+        plan = plan_region(self.world.modules, self.settings)
+        self._rounds(executor, [plan] * len(self.parts))
+        if self.settings.region.value == "auto" and not any(k.reached for k in self.known):
+            # A project without modules, and without anything compiled.
+            self._rounds(executor, [Plan(everything=True)] * len(self.parts))
         notices: list[str] = []
         if plan.roots and not plan.forwards and self.settings.region.value == "auto":
             if any(k.forwards - k.reached for k in self.known):
@@ -260,6 +321,34 @@ class _World:
         forget()
         return result
 
+    def rewrite(self, job: _Fixing) -> RunResult:
+        """Fix the files of a job."""
+        if sum(self._sizes[m.source.path] for m in self.modules if m.parsed) > _KEPT:
+            self._renew()
+        own = [self.files[i] for i in job.files]
+        result = rewrite_part(own, self.modules, self.settings, job.reached)
+        forget()
+        return result
+
+
+def _pieces(parts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
+    """Parts cut further, so that all processes have work until the end."""
+    for part in parts:
+        size = max(1, len(part) // 4)
+        yield from (part[i : i + size] for i in range(0, len(part), size))
+
+
+def _replaced(found: RunResult, results: Iterable[RunResult]) -> RunResult:
+    """A check's result with those files replaced that were looked at again to be fixed."""
+    made = list(results)
+    files = {file.path: file for result in made for file in result.files}
+    errors = {error.path: error for result in made for error in result.errors}
+    return replace(
+        found,
+        files=tuple(files.get(f.path, f) for f in found.files if f.path not in errors),
+        errors=tuple(sorted((*found.errors, *errors.values()), key=lambda e: e.path)),
+    )
+
 
 _WORLD: _World | None = None
 
@@ -275,4 +364,9 @@ def _analyse(job: _Job) -> PartResult:
     return _WORLD.analyse(job)
 
 
-__all__ = ["check", "split"]
+def _rewrite(job: _Fixing) -> RunResult:
+    assert _WORLD is not None
+    return _WORLD.rewrite(job)
+
+
+__all__ = ["check", "rewrite", "split"]

@@ -187,6 +187,46 @@ def analyse_part(
         return _Run(files, settings, False, None, None).part(modules, plan, done)
 
 
+def rewrite_part(
+    files: Sequence[SourceFile],
+    modules: Sequence[Module],
+    settings: Settings,
+    reached: frozenset[str],
+) -> RunResult:
+    """Fix some files of a project, until nothing changes in them.
+
+    Args:
+        files: those to fix.
+        modules: all modules of the project, in order; those of the files are parsed anew.
+        settings: what to look for and how much to trust.
+        reached: the functions of the whole project that are in the region, by qualified name.
+    """
+    made = _Run(files, settings, True, None, None)
+    made.reached = reached
+    made.others = modules
+    with _without_collecting():
+        return made.result()
+
+
+class _ByName:
+    """The functions of a region, for modules that are parsed only when they are looked into."""
+
+    def __init__(
+        self, modules: Sequence[Module], is_reached: Callable[[FunctionInfo], bool]
+    ) -> None:
+        self._modules = list(modules)
+        self._is_reached = is_reached
+        self._known: dict[object, bool] = {}
+
+    def __contains__(self, node: object) -> bool:
+        if node not in self._known:
+            # Who has the node has parsed its module.
+            for module in [m for m in self._modules if m.parsed]:
+                self._known |= {info.node: self._is_reached(info) for info in module.functions()}
+            self._modules = [m for m in self._modules if not m.parsed]
+        return self._known.get(node, False)
+
+
 @contextlib.contextmanager
 def _without_collecting() -> Iterator[None]:
     """No garbage collection: trees are many small objects that are all in use."""
@@ -221,6 +261,7 @@ class _Run:
         self.observed = replace(observed, before=self._before) if observed is not None else None
         self.only = only
         self.modules: dict[Path, Module] = {}
+        self.others: Sequence[Module] | None = None
         self.reached: frozenset[str] | None = None
         self.notices: list[str] = []
         self.consulted: frozenset[Path] = frozenset()
@@ -299,7 +340,11 @@ class _Run:
     def _pass(self, todo: list[_File], *, first: bool) -> list[_File]:
         """One pass over the files of `todo`; returns those that changed."""
         usable = [s for s in self.states if s.error is None and s.original.path in self.modules]
-        project = Project(self.modules[s.original.path] for s in usable)
+        own = [self.modules[s.original.path] for s in usable]
+        if self.others is not None:
+            by_path = {module.source.path: module for module in own}
+            own = [by_path.get(m.source.path, m) for m in self.others]
+        project = Project(own)
         facts = Facts(project)
         facts.observed = self.observed or facts.observed
         changed = self._visit(todo, facts, self._region(facts, todo), first=first)
@@ -367,6 +412,8 @@ class _Run:
                 if i.module in modules and self._is_reached(i)
             }
         facts.region = frozenset(found)
+        if self.others is not None:
+            facts.region = _ByName(facts.project.given, self._is_reached)
         facts.find_places = regions.places
         functions: dict[Module, list[FunctionInfo]] = {}
         for info in found.values():
@@ -574,4 +621,12 @@ def _result(states: Sequence[_File], notices: list[str]) -> RunResult:
     return RunResult(tuple(files), tuple(errors), tuple(notices))
 
 
-__all__ = ["PartResult", "Proposal", "analyse_part", "plan_region", "propose", "run"]
+__all__ = [
+    "PartResult",
+    "Proposal",
+    "analyse_part",
+    "plan_region",
+    "propose",
+    "rewrite_part",
+    "run",
+]

@@ -210,3 +210,49 @@ def test_options_of_the_command_line(
     assert entries(tmp_path / ".gbfix_cache")
     # The cache is not looked into for Python files, nor does git see it.
     assert (tmp_path / ".gbfix_cache" / ".gitignore").exists()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_fixing_in_parts_gives_what_one_run_over_all_gives(
+    package: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    files = sources(package)
+    whole = engine.run(files, Settings())
+    assert sum(file.changed for file in whole.files) > 2
+    monkeypatch.setattr(batch, "PART", 200)
+    assert len(batch.split(files)) > 2
+    parts = batch.rewrite(files, Settings(), jobs=jobs)
+    assert said(parts) == said(whole)
+    assert {f.path: f.after for f in parts.files} == {f.path: f.after for f in whole.files}
+
+
+READ_ELSEWHERE = {
+    "logger": """import torch
+from torch import nn
+
+class Logged(nn.Module):
+    last = 0.0
+    def forward(self, x):
+        self.last = x.sum().item()
+        return x * 2
+""",
+    "reader": """import torch
+from torch import nn
+
+class Reader(nn.Module):
+    def forward(self, x, logged):
+        return x + logged.last
+""",
+}
+
+
+def test_a_value_that_compiled_code_of_another_part_reads_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in READ_ELSEWHERE.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    files = load(sorted(tmp_path.glob("*.py"))).sources
+    whole = engine.run(files, Settings())
+    monkeypatch.setattr(batch, "PART", 100)
+    parts = batch.rewrite(files, Settings())
+    assert {f.path: f.after for f in parts.files} == {f.path: f.after for f in whole.files}

@@ -8,7 +8,7 @@ their results and breaks recursion.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -68,7 +68,7 @@ class Facts:
         self._parameters: dict[ast.AST, dict[str, Value]] = {}
         self.effects_cache: dict[ast.AST, Effects | None] = {}
         self.failures: dict[Module, str] = {}
-        self.region: frozenset[ast.AST] = frozenset()
+        self.region: Container[ast.AST] = frozenset()
         self.observed = Observed()
         self.helper_checks: dict[ast.AST, str | None] = {}
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())

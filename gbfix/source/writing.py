@@ -15,7 +15,14 @@ from pathlib import Path
 
 
 class WriteError(Exception):
-    """A file that was left as it was, with one clear sentence for the user."""
+    """A file that was left as it was, with one clear sentence for the user.
+
+    `number` is that of the system's error, if there was one.
+    """
+
+    def __init__(self, sentence: str, number: int | None = None) -> None:
+        super().__init__(sentence)
+        self.number = number
 
 
 def write_atomically(path: Path, before: bytes, after: bytes) -> None:
@@ -32,7 +39,8 @@ def write_atomically(path: Path, before: bytes, after: bytes) -> None:
     # `resolve` reports a loop of links as RuntimeError before Python 3.13.
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise WriteError(f"{path}: cannot be written: {reason}.") from None
+        number = getattr(error, "errno", None)
+        raise WriteError(f"{path}: cannot be written: {reason}.", number) from None
 
 
 def _refuse_unless_replaceable(path: Path, target: Path, status: os.stat_result) -> None:
