@@ -74,3 +74,21 @@ def test_store_is_lost_when_the_object_was_met_in_an_arm(module: nn.Module) -> N
     assert not kept
     if isinstance(module, Append):
         assert len(module.history) == 1
+
+
+def test_gradients_through_while_loop_are_wrong_where_no_round_runs() -> None:
+    """Why a loop is left as it is where gradients pass through it."""
+
+    def halve(x: torch.Tensor) -> torch.Tensor:
+        h = x * 2
+        (h,) = torch._higher_order_ops.while_loop(lambda h: h.sum() > 100, lambda h: (h / 2,), (h,))
+        return h
+
+    found = []
+    for backend in ("eager", "aot_eager"):
+        torch._dynamo.reset()
+        x = torch.ones(3, requires_grad=True)
+        torch.compile(halve, backend=backend, fullgraph=True)(x).sum().backward()
+        assert x.grad is not None
+        found.append(x.grad[0].item())
+    assert 2.0 not in found

@@ -84,8 +84,8 @@ def _loop_of(site: BreakSite, context: Context) -> ast.For | ast.While:
 def _without_gradients(loop: Loop, torch: str, context: Context) -> str:
     """The condition under which no gradient is to pass through the loop.
 
-    On torch 2.13 the backend `eager` gives wrong gradients through `while_loop`, and older versions
-    have none.
+    On torch 2.13 gradients through `while_loop` are wrong where no round runs, and older versions have
+    none.
     """
     names = dict.fromkeys(loop.tensors)
     parts: list[ast.AST] = [*loop.before, *loop.after]
