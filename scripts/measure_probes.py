@@ -17,6 +17,12 @@ from gbfix.dynamo.probes import run_probes
 TABLE = Path(__file__).parents[1] / "gbfix" / "dynamo" / "data" / "probes.json"
 
 
+def write(tables: dict[str, object]) -> None:
+    """Write the table, the versions in order; after each, since one takes a minute."""
+    ordered = dict(sorted(tables.items(), key=lambda row: tuple(map(int, row[0].split(".")))))
+    TABLE.write_text(json.dumps(ordered, indent=1, sort_keys=False) + "\n", encoding="utf-8")
+
+
 def main() -> int:
     probes = {code: diagnosis.probe for code, diagnosis in DIAGNOSES.items() if diagnosis.probe}
     tables = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else {}
@@ -27,10 +33,9 @@ def main() -> int:
             return 1
         version = ".".join(found.machine["torch"].split(".")[:2])
         tables[version] = as_table(probes, found.breaks)
+        write(tables)
         whole = sorted(code for code, breaks in found.breaks.items() if not breaks)
         print(f"torch {version}: does not break: {', '.join(whole) or 'none'}")
-    ordered = dict(sorted(tables.items(), key=lambda row: tuple(map(int, row[0].split(".")))))
-    TABLE.write_text(json.dumps(ordered, indent=1, sort_keys=False) + "\n", encoding="utf-8")
     return 0
 
 
