@@ -43,7 +43,7 @@ def test_a_fix(capsys: pytest.CaptureFixture[str]) -> None:
     ("name", "part"),
     [
         ("tensor-brnch", "the nearest there is is `tensor-branch`"),
-        ("GBF11", "the nearest there is is `GBF10"),
+        ("GBF11", "the nearest there is is `GBF1"),
         ("GB999", "is not in the registry of torch"),
         ("zzzz", "`gbfix rules` lists all names"),
     ],
