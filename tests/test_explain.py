@@ -42,8 +42,8 @@ def test_a_fix(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "part"),
     [
+        ("GBF1O1", "the nearest there is is `GBF101`"),
         ("tensor-brnch", "the nearest there is is `tensor-branch`"),
-        ("GBF11", "the nearest there is is `GBF1"),
         ("GB999", "is not in the registry of torch"),
         ("zzzz", "`gbfix rules` lists all names"),
     ],
