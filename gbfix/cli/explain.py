@@ -61,7 +61,7 @@ def _explained(name: str) -> Iterator[Line]:
         return _entry_page(entry, list(DIAGNOSES.values()), transforms())
     names = [*DIAGNOSES, *(diagnosis.name for diagnosis in DIAGNOSES.values())]
     names += [transform.name for transform in transforms()]
-    spelled = name.upper() if name.upper().startswith("GB") else name.lower()
+    spelled = name.upper().replace("O", "0") if name.upper().startswith("GB") else name.lower()
     close = difflib.get_close_matches(spelled, names, 1, 0.5)
     if close:
         raise UserError(f"Nothing is called `{name}`; the nearest there is is `{close[0]}`.")
