@@ -53,7 +53,8 @@ After:
                 out, _ = self.rnn(x)
             return self.head(out)
 
-Refused where the layer is made with arguments that are no plain numbers, is replaced later, is given a
+Sizes that are no plain numbers are read from the parameters. Refused where the layer is made with other
+arguments that are not plain, is replaced later, is given a
 packed sequence, or where its result is not taken apart at once. Hooks of the layer do not run when
 compiled, and its dropout follows the module around it.
 """
@@ -86,6 +87,10 @@ _DEFAULTS: dict[str, object] = {
     "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False,
     "proj_size": 0, "nonlinearity": "tanh",
 }  # fmt: skip
+
+
+# What the parameters tell, where it is no plain number.
+_READ_BACK = frozenset({"input_size", "hidden_size", "num_layers"})
 
 
 @dataclass(frozen=True)
@@ -191,7 +196,8 @@ def _layer(name: str, owner: ClassInfo, context: Context) -> _Layer:
     for option, given in pairs:
         if option in {"device", "dtype"}:
             continue
-        if not isinstance(given, ast.Constant) and option in {"input_size"}:
+        if not isinstance(given, ast.Constant) and option in _READ_BACK:
+            options[option] = None
             continue
         if not isinstance(given, ast.Constant) or option == "**":
             raise Refused("unknown-layer", f"`{option}` of the layer is no plain number")
@@ -268,11 +274,22 @@ def _call(
 ) -> str:
     x, state = given
     directions = 2 if layer["bidirectional"] else 1
-    count = int(str(layer["num_layers"])) * directions
+    each = 4 if layer["bias"] else 2
+    if layer["num_layers"] is None:
+        layers = f"len({parameters}) // {each * directions}"
+        count = f"len({parameters}) // {each}"
+    else:
+        layers = str(layer["num_layers"])
+        count = str(int(layers) * directions)
+    hidden = layer["hidden_size"]
+    if hidden is None:
+        hidden = f'{parameters}["weight_hh_l0"].shape[1]'
     batch = f"{x}.shape[{0 if layer['batch_first'] else 1}]"
     lines: list[str] = []
     if state is None:
-        state = f"{x}.new_zeros({count}, {batch}, {layer['hidden_size']})"
+        sizes = [count, batch, str(hidden)]
+        room = width - len(context.unit) - 1
+        state = layout.call(f"{x}.new_zeros", sizes, width=room, unit=context.unit)
         if layer.kind == "LSTM":
             zeros = context.names.take("zeros")
             lines = [f"{zeros} = {state}"]
@@ -282,7 +299,7 @@ def _call(
         state,
         f"[*{parameters}.values()]",
         str(bool(layer["bias"])),
-        str(layer["num_layers"]),
+        layers,
         str(float(str(layer["dropout"]))),
         "self.training",
         str(bool(layer["bidirectional"])),
