@@ -16,7 +16,7 @@ from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.codegen.fitting import fitted
 from gbfix.fixes import Context
-from gbfix.lowering.dense import DenseBlock, Found
+from gbfix.lowering.dense.block import DenseBlock, Found
 from gbfix.lowering.gates import (
     add_gate,
     is_gate,

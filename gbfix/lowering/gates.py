@@ -12,7 +12,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import selected_by
 from gbfix.analysis.emptiness import Emptiness, emptiness
 from gbfix.fixes import Context
-from gbfix.lowering.dense import DenseBlock
+from gbfix.lowering.dense.block import DenseBlock
 
 
 def is_gate(node: ast.If, context: Context) -> bool:

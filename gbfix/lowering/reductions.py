@@ -14,7 +14,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.lowering.selection import Lowered, Selection
 
 if TYPE_CHECKING:
-    from gbfix.lowering.dense import DenseBlock
+    from gbfix.lowering.dense.block import DenseBlock
 
 REDUCTIONS = frozenset(
     "sum nansum mean prod any all max min amax amin std var norm count_nonzero".split()

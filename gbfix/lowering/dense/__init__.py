@@ -1,0 +1,1 @@
+"""Blocks of code that select rows with a mask, rewritten without selecting."""

@@ -1,0 +1,150 @@
+"""What the dense forms of all kinds of expressions share: their text and what is known of their shapes.
+
+Knows how a changed part is put into its source and when a value can meet selected rows; nothing of
+what a kind of expression means.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.evaluate import dotted
+from gbfix.analysis.values import Kind
+from gbfix.codegen.expressions import flatten
+from gbfix.lowering.selection import Lowered
+
+if TYPE_CHECKING:
+    from gbfix.lowering.dense.block import DenseBlock
+
+BARE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+
+
+def compose(block: DenseBlock, node: ast.expr, children: Sequence[tuple[ast.expr, Lowered]]) -> str:
+    """The source of a node with changed children put in."""
+    view = block.context.view
+    start = view.start(node)
+    text, at = "", start
+    for child, lowered in sorted(children, key=lambda c: view.start(c[0])):
+        if not lowered.changed:
+            continue
+        text += view.slice(at, view.start(child))
+        loose = (
+            isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp))
+            or (isinstance(node, (ast.Attribute, ast.Subscript)) and child is node.value)
+            or (isinstance(node, ast.Call) and child is node.func)
+        )
+        text += lowered.operand if loose and isinstance(child, BARE) else lowered.text
+        at = view.end(child)
+    text += view.slice(at, view.end(node))
+    return flatten(text) if "\n" in text else text
+
+
+def plain(
+    block: DenseBlock, node: ast.expr, children: Sequence[tuple[ast.expr, Lowered]]
+) -> Lowered:
+    return Lowered(
+        compose(block, node, children),
+        isinstance(node, BARE),
+        changed=any(c.changed for _, c in children),
+        number=is_number(block, node),
+    )
+
+
+def filled(block: DenseBlock, value: Lowered, fill: int) -> Lowered:
+    assert value.rows is not None
+    if value.routed is not None and fill != 0:
+        return value  # every row is routed somewhere, so none holds anything harmful
+    wide = block.masks.over(value.rows, value)
+    return replace(
+        value, text=f"{value.operand}.masked_fill({wide.rest}, {fill})", bare=True, changed=True
+    )
+
+
+def known_shape(block: DenseBlock, node: ast.expr) -> int:
+    value = block.context.analysis.values.get(node)
+    return value.shape if value is not None and value.tensor else 0
+
+
+def is_number(block: DenseBlock, node: ast.expr) -> bool:
+    value = block.context.analysis.values.get(node)
+    return value is not None and (
+        value.only(Kind.STATIC | Kind.SCALAR) or (value.tensor and value.zero_dim)
+    )
+
+
+def check_sides(block: DenseBlock, mine: Lowered, other: Lowered, node: ast.expr) -> None:
+    """Whether a value can be combined with rows element by element in the dense form too."""
+    assert mine.rows is not None
+    if other.count is not None:
+        return
+    if other.rows is not None:
+        if other.rows.key != mine.rows.key:
+            raise Refused("other-mask", f"`{ast.unparse(node)}` was selected by another mask")
+        if mine.extra is not None and other.extra is not None and mine.extra != other.extra:
+            if not (mine.weighted or other.weighted):
+                raise Refused("shapes-unproven", "rows of different shapes are combined")
+        return
+    if other.number:
+        return
+    rank = block.masks.ranks.of(node)
+    if rank == 0 or (rank is not None and mine.extra is not None and rank <= mine.extra):
+        return
+    raise Refused(
+        "operand-unproven",
+        f"`{ast.unparse(node)}` is not proven to have no dimension of selected rows",
+    )
+
+
+def need_trailing(block: DenseBlock, value: Lowered) -> None:
+    """Rows must have a dimension of their own; where it is not known it is asked in tracing."""
+    assert value.rows is not None
+    if value.extra is None:
+        test = f"{value.sample}.dim() > {value.rows.mask}.dim()"
+        if dotted(ast.parse(value.sample, mode="eval").body) is None or (
+            value.sample in block.bound
+        ):
+            raise Refused("row-shape", "rows are not proven to have a dimension of their own")
+        if test not in block.masks.tests:
+            block.masks.tests.append(test)
+    elif value.extra < 1:
+        raise Refused("row-shape", "selected elements have no dimension of their own")
+
+
+def plain_call(
+    block: DenseBlock, node: ast.Call, children: Sequence[tuple[ast.expr, Lowered]]
+) -> Lowered:
+    changed = any(c.changed for _, c in children)
+    text = compose_call(block, node, children)
+    return Lowered(text, True, changed=changed, number=is_number(block, node))
+
+
+def compose_call(
+    block: DenseBlock, node: ast.Call, children: Sequence[tuple[ast.expr, Lowered]]
+) -> str:
+    """A call's source with changed arguments; a changed receiver is put in parentheses."""
+    fixed = [
+        (c, replace(v, text=v.operand, bare=True))
+        if isinstance(node.func, ast.Attribute) and c is node.func.value
+        else (c, v)
+        for c, v in children
+    ]
+    return compose(block, node, fixed)
+
+
+def copy_with(block: DenseBlock, statement: ast.stmt, value: ast.expr, lowered: Lowered) -> None:
+    """Copy a statement with its value in dense form."""
+    view = block.context.view
+    start, end = view.start(value), view.end(value)
+    head = view.slice(view.start(statement), start)
+    tail = view.slice(end, view.end(statement))
+    text = f"{head}{lowered.text}{tail}"
+    if "\n" in text and not isinstance(statement, ast.Return):
+        target = view.slice(view.start(statement), start).strip().rstrip("(").rstrip()
+        text = f"{target} {lowered.text}" if head.rstrip().endswith("(") else text
+    elif "\n" in text:
+        text = f"return {lowered.text}"
+    block.lines.append(text)
