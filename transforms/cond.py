@@ -54,8 +54,15 @@ from gbfix.lowering.branch import (
 )
 from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
-from gbfix.lowering.functions import carried_names, function_body, is_detached_state
-from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects
+from gbfix.lowering.functions import carried_names, function_body
+from gbfix.lowering.gradients import (
+    Flow,
+    attribute_flow,
+    gradients_are_off,
+    reads_gradients,
+    stale_reason,
+)
+from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects, stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.layouts import check_layouts, check_types
 from gbfix.lowering.placement import beside, replacing, width_for
@@ -149,14 +156,13 @@ def _straight(
         | {r.incoming for r in arm.results if r.node is None or r.operator}
         for arm in arms
     ]
-    safety, reason = _safety(values, sources, roots, branch)
-
-    tail = ".detach()" if is_detached_state(branch, arms, context) else ""
+    safety, reason = _safety(values, sources, roots, branch, context)
+    detached = _detached(branch, values, context)
 
     def write(nested: bool) -> str:
-        return _writer(branch, operands, torch, context, nested=nested).cond(
-            predicate, arms, clones, tail
-        )
+        writer = _writer(branch, operands, torch, context, nested=nested)
+        writer.free, writer.detached = dict(writer.renamed), detached
+        return writer.cond(predicate, arms, clones)
 
     return _place(branch, write, torch, context, safety, reason)
 
@@ -212,7 +218,8 @@ def _functions(
     check_stored(branch, roots, context)
     carried = carried_names(branch, context)
     sources = [tensor_sources(a.statements, analysis) for a in branch.arms]
-    safety, reason = _safety(pairs, sources, roots, branch)
+    safety, reason = _safety(pairs, sources, roots, branch, context)
+    detached = _detached(branch, pairs, context)
     attributes = {o.name: o.local for o in branch.outputs if o.is_attribute}
     changes = Changes(
         names=attributes,
@@ -223,6 +230,7 @@ def _functions(
 
     def write(nested: bool) -> str:
         writer = _writer(branch, everything, torch, context, nested=nested)
+        writer.free, writer.detached = dict(writer.renamed), detached
         writer.renamed = {
             o: attributes.get(o, writer.renamed.get(o, o)) if "." in o else o for o in everything
         }
@@ -235,12 +243,38 @@ def _functions(
     return _place(branch, write, torch, context, safety, reason)
 
 
+def _detached(
+    branch: Branch, values: Sequence[tuple[Value, Value]], context: Context
+) -> frozenset[str]:
+    """Attributes that take no part in gradients, though the results of `torch.cond` do."""
+    if branch.returns or gradients_are_off(branch.node, context.info):
+        return frozenset()
+    statements = [s for arm in branch.arms for s in arm.statements]
+    if not reads_gradients(statements, context.analysis, context.facts):
+        return frozenset()
+    environment = context.analysis.before[branch.node]
+    found: set[str] = set()
+    for output, pair in zip(branch.outputs, values, strict=True):
+        owner, _, name = output.name.rpartition(".")
+        base = environment.get(owner)
+        cls = context.facts.project.class_info(base.reference) if base is not None else None
+        if cls is None or all(value.integer or value.boolean for value in pair):
+            continue
+        if attribute_flow(cls, name, context.facts) is Flow.NO:
+            found.add(output.name)
+    return frozenset(found)
+
+
 def _safety(
     values: Sequence[tuple[Value, Value]],
     sources: Sequence[frozenset[str]],
     roots: Sequence[str],
     branch: Branch,
+    context: Context,
 ) -> tuple[Safety, str]:
+    stale = stale_operand(branch, context.analysis, context.facts)
+    if stale:
+        return Safety.UNSAFE, stale_reason(stale)
     if any(arm.preparation for arm in branch.arms):
         return (
             Safety.REVIEW,

@@ -50,6 +50,8 @@ from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_
 from gbfix.lowering.branch import Arm, Branch, find_branch
 from gbfix.lowering.expression import ZERO_GRADIENTS, conditional_expression
 from gbfix.lowering.forms import Writer
+from gbfix.lowering.gradients import stale_reason
+from gbfix.lowering.hazards import stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
@@ -238,6 +240,9 @@ def _root(result: Result, analysis: Analysis, branch: Branch) -> str | None:
 def _safety(
     branch: Branch, arms: tuple[Straight, Straight], context: Context
 ) -> tuple[Safety, str]:
+    stale = stale_operand(branch, context.analysis, context.facts)
+    if stale:
+        return Safety.UNSAFE, stale_reason(stale)
     if branch.updates:
         return (
             Safety.REVIEW,

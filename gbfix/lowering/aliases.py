@@ -8,7 +8,7 @@ result in place, which is what this module proves or refuses.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import Refused
@@ -19,6 +19,7 @@ from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import ClassInfo, Module
 from gbfix.analysis.stability import changes_attribute
 from gbfix.analysis.values import Kind, Value
+from gbfix.lowering.gradients import with_gradients
 
 
 def shared_root(node: ast.expr, analysis: Analysis, own: frozenset[str]) -> str | None:
@@ -229,64 +230,11 @@ def _may_follow(statement: ast.stmt, place: tuple[ast.stmt, ast.stmt], analysis:
     return False
 
 
-_NO_GRADIENT = frozenset(
-    "zeros_like ones_like full_like empty_like rand_like randn_like detach isnan isinf "
-    "isfinite eq ne lt le gt ge argmax argmin sign round floor ceil numel size dim".split()
-)
-_NO_GRADIENT_ATTRIBUTES = frozenset({"shape", "dtype", "device", "ndim", "requires_grad"})
-
-
-def _stops_gradients(node: ast.AST, analysis: Analysis) -> bool:
-    if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return name in _NO_GRADIENT
-    if isinstance(node, ast.Attribute):
-        return node.attr in _NO_GRADIENT_ATTRIBUTES
-    if isinstance(node, ast.expr):
-        value = analysis.values.get(node)
-        return value is not None and value.tensor and (value.boolean or value.integer)
-    return False
-
-
-def _with_gradients(node: ast.AST, analysis: Analysis) -> Iterator[ast.AST]:
-    """A node and what is below it, without the parts that no gradient flows through."""
-    if _stops_gradients(node, analysis):
-        return
-    yield node
-    for child in ast.iter_child_nodes(node):
-        yield from _with_gradients(child, analysis)
-
-
-def without_gradient(node: ast.expr, analysis: Analysis, facts: Facts) -> bool:
-    """Whether a value surely requires no gradient: made of buffers, detached values and constants."""
-    for inner in _with_gradients(node, analysis):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
-            value = analysis.values.get(inner)
-            if value is None or value.kinds & (Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN):
-                return False
-        elif isinstance(inner, ast.Attribute):
-            value = analysis.values.get(inner)
-            if value is not None and value.kinds & Kind.TENSOR:
-                if not _is_buffer(inner, analysis, facts):
-                    return False
-        elif isinstance(inner, ast.Call):
-            function = analysis.values.get(inner.func)
-            if function is None or function.kinds & (Kind.MODULE | Kind.OBJECT):
-                return False
-    return True
-
-
-def _is_buffer(node: ast.Attribute, analysis: Analysis, facts: Facts) -> bool:
-    base = analysis.values.get(node.value)
-    cls = facts.project.class_info(base.reference) if base is not None else None
-    return cls is not None and facts.registered(cls, node.attr, parameters=False)
-
-
 def tensor_sources(nodes: Iterable[ast.AST], analysis: Analysis) -> frozenset[str]:
     """Tensors and layers that code reads, by name: what gradients can flow to."""
     found: set[str] = set()
     for node in nodes:
-        for inner in _with_gradients(node, analysis):
+        for inner in with_gradients(node, analysis):
             if not isinstance(inner, (ast.Name, ast.Attribute)):
                 continue
             name = dotted(inner)

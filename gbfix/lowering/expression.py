@@ -19,6 +19,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
 from gbfix.lowering.branch import check_tensor
+from gbfix.lowering.gradients import held_attributes, stale_graph, stale_reason
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.placement import around, width_for
 from gbfix.source.text import Edit
@@ -71,7 +72,11 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
     same = tensor_sources([node.body], analysis) == tensor_sources([node.orelse], analysis)
     alike = analysis.values[node.body].dtype == analysis.values[node.orelse].dtype
     safety, reason = Safety.SAFE, "both values are made of the same tensors"
-    if not alike:
+    read = held_attributes([node.body, node.orelse], analysis)
+    stale = stale_graph(read, statement, analysis, context.facts)
+    if stale:
+        safety, reason = Safety.UNSAFE, stale_reason(stale)
+    elif not alike:
         safety, reason = Safety.REVIEW, UNPROVEN
     elif not same:
         safety, reason = Safety.REVIEW, ZERO_GRADIENTS

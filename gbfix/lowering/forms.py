@@ -29,7 +29,11 @@ _BARE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 @dataclass
 class Writer:
-    """Writes the compiled path of one branch."""
+    """Writes the compiled path of one branch.
+
+    `detached` names the attributes that `torch.cond` decides and that take no part in gradients: its
+    results require one if anything it reads does, and kept, they would hold on to the graph.
+    """
 
     context: Context
     branch: Branch
@@ -37,6 +41,8 @@ class Writer:
     width: int
     operands: tuple[str, ...] = ()
     renamed: dict[str, str] = field(default_factory=dict)
+    detached: frozenset[str] = frozenset()
+    free: dict[str, str] = field(default_factory=dict)
 
     @property
     def unit(self) -> str:
@@ -83,20 +89,23 @@ class Writer:
 
     # Targets
 
-    def targets(self) -> tuple[list[str], list[str]]:
+    def targets(self, detached: frozenset[str] = frozenset()) -> tuple[list[str], list[str]]:
         """Assignment targets of the outputs, and the statements that store buffers afterwards."""
         names: list[str] = []
         stores: list[str] = []
         for output in self.branch.outputs:
-            if output.call is None and not output.place:
+            tail = ".detach()" if output.name in detached else ""
+            if output.call is None and not output.place and not tail:
                 names.append(output.name)
                 continue
-            local = self.context.names.take(output.local)
+            local = self.free.get(output.name) or self.context.names.take(output.local)
             names.append(local)
             if output.place:
-                stores.append(f"{output.place}.copy_({local})")
+                stores.append(f"{output.place}.copy_({local}{tail})")
+            elif output.call is not None:
+                stores.append(self._register(output, f"{local}{tail}"))
             else:
-                stores.append(self._register(output, local))
+                stores.append(f"{output.name} = {local}{tail}")
         return names, stores
 
     def _register(self, output: Output, local: str) -> str:
@@ -174,13 +183,12 @@ class Writer:
         predicate: Rendered,
         arms: tuple[Straight, Straight],
         clones: list[list[Copy]],
-        tail: str = "",
     ) -> str:
         """A `torch.cond` of two lambdas; of two functions if a lambda would be too long."""
         parameters, operands = self._operands()
         lines = [self._preparation(), *(self._prelude(a) for a in arms)]
         bodies = [self._body(arm, clone) for arm, clone in zip(arms, clones, strict=True)]
-        head, stores = self._head()
+        head, stores, tail = self._head()
         colon = f" {', '.join(parameters)}:" if parameters else ":"
         lambdas = [f"lambda{colon} {body}" for body in bodies]
         if any(
@@ -205,7 +213,7 @@ class Writer:
         parameters, operands = self._operands()
         functions: list[str] = []
         names: list[str] = []
-        head, stores = self._head()
+        head, stores, tail = self._head()
         colon = f" {', '.join(parameters)}:" if parameters else ":"
         for name, body, results in zip(self._function_names(), bodies, returned, strict=True):
             result = self._tuple(results)
@@ -217,7 +225,7 @@ class Writer:
             value = result[1:-1] if len(results) > 1 else result
             functions.append(self._function(name, parameters, f"{text}return {value}"))
             names.append(name)
-        call = self._call(head, [predicate.text, *names], operands)
+        call = self._call(head, [predicate.text, *names], operands, tail)
         ready = self._preparation()
         top = [ready] if ready else []
         return "\n\n".join([*top, *functions, "\n".join([call, *stores])])
@@ -228,11 +236,15 @@ class Writer:
             self._names = (take("true_fn"), take("false_fn"))
         return self._names
 
-    def _head(self) -> tuple[str, list[str]]:
+    def _head(self) -> tuple[str, list[str], str]:
+        """What stands before the arguments of the call, what follows the call, and after them."""
         if self.branch.returns:
-            return f"return {self.torch}.cond", []
-        names, stores = self.targets()
-        return f"{', '.join(names)} = {self.torch}.cond", stores
+            return f"return {self.torch}.cond", [], ""
+        (first, *others) = self.branch.outputs
+        if not others and first.name in self.detached and not first.place and first.call is None:
+            return f"{first.name} = {self.torch}.cond", [], ".detach()"
+        names, stores = self.targets(self.detached)
+        return f"{', '.join(names)} = {self.torch}.cond", stores, ""
 
     def _operands(self) -> tuple[list[str], list[str]]:
         return [self.renamed.get(o, o) for o in self.operands], list(self.operands)

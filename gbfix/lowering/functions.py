@@ -17,10 +17,9 @@ from gbfix.lowering.aliases import (
     own_names,
     shared_root,
     surely_bound,
-    without_gradient,
 )
 from gbfix.lowering.branch import Arm, Branch, check_tensor, value_after
-from gbfix.lowering.results import Straight, before
+from gbfix.lowering.results import before
 from gbfix.lowering.views import walk_scope
 
 
@@ -132,27 +131,3 @@ def carried_names(branch: Branch, context: Context) -> tuple[str, ...]:
                 "rebinds-value", f"an arm rebinds `{name}`, which is not a tensor before it"
             )
     return needed
-
-
-def is_detached_state(branch: Branch, arms: tuple[Straight, Straight], context: Context) -> bool:
-    """Whether the branch decides one attribute that takes no part in the gradient.
-
-    `torch.cond` gives results that require a gradient if anything it reads does; kept in a module
-    they would hold on to the graph.
-    """
-    if len(branch.outputs) != 1 or not branch.outputs[0].is_attribute:
-        return False
-    for arm in arms:
-        (result,) = arm.results
-        node = result.node
-        if node is None:
-            name = result.incoming
-            owner = context.analysis.before[branch.node].get(name.split(".")[0])
-            cls = context.facts.project.class_info(owner.reference) if owner else None
-            if cls is None or not context.facts.registered(
-                cls, name.rsplit(".", 1)[-1], parameters=False
-            ):
-                return False
-        elif not without_gradient(node, context.analysis, context.facts):
-            return False
-    return True

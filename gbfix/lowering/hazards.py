@@ -19,6 +19,7 @@ from gbfix.analysis.project import ClassInfo
 from gbfix.analysis.values import Kind, Value
 from gbfix.lowering.aliases import own_names, shared_root
 from gbfix.lowering.branch import Arm, Branch
+from gbfix.lowering.gradients import held_attributes, stale_graph, standing_for
 from gbfix.lowering.reads import spared_read
 
 _VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag"})
@@ -208,6 +209,17 @@ def attribute_operands(branch: Branch, analysis: Analysis, facts: Facts) -> tupl
             if cls is None or stateful(cls, facts):
                 found.setdefault(name)
     return tuple(found)
+
+
+def stale_operand(branch: Branch, analysis: Analysis, facts: Facts) -> str:
+    """An attribute that a form with both arms reads in every call, and that may hold an older graph."""
+    statements = [s for arm in branch.arms for s in arm.statements]
+    read = [
+        *attribute_operands(branch, analysis, facts),
+        *held_attributes(statements, analysis),
+        *(name for o in branch.outputs for name in standing_for(o.name, analysis)),
+    ]
+    return stale_graph(read, branch.node, analysis, facts)
 
 
 def _walk(statements: Iterable[ast.stmt]) -> Iterable[ast.AST]:
