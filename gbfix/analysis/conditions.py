@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.effects import effects
 from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.facts import Facts
@@ -99,7 +100,25 @@ def data_kind(node: ast.expr, analysis: Analysis) -> str | None:
         return "tensor" if value.only(Kind.TENSOR | Kind.NONE) else "possible"
     if value.kinds & Kind.SCALAR:
         return "scalar"
-    return "possible" if value.kinds & Kind.MAYBE else None
+    return "possible" if value.kinds & Kind.MAYBE and _hinted(node, analysis) else None
+
+
+def _hinted(node: ast.expr, analysis: Analysis) -> bool:
+    """Whether anything but its being unknown speaks for a tensor.
+
+    A bare parameter that is tested is a flag as a rule, and so is what an unknown function says of
+    an argument of which nothing is known.
+    """
+    if isinstance(node, ast.Name):
+        given = analysis.before.get(analysis.info.node.body[0], {}).get(node.id)
+        is_same = given is not None and given is analysis.values.get(node)
+        return not is_same or compiled_directly(analysis.info)
+    if isinstance(node, ast.Call):
+        function = analysis.values.get(node.func)
+        if function is not None and function.reference is None and isinstance(node.func, ast.Name):
+            arguments = [*node.args, *(k.value for k in node.keywords)]
+            return any((v := analysis.values.get(a)) and v.may_be_tensor for a in arguments)
+    return True
 
 
 def split(test: ast.expr, analysis: Analysis, facts: Facts) -> Split:

@@ -185,7 +185,7 @@ class Evaluator(Expressions):
             return self.facts.instance(cls)
         info = self.facts.project.function_info(name)
         if info is not None:
-            return self._function_call(name, unknown)
+            return self._function_call(name, unknown, data=data)
         last = name.rsplit(".", 1)[-1]
         if name.startswith("torch."):
             if last in {"ModuleList", "Sequential", "ModuleDict"} and arguments:
@@ -198,13 +198,16 @@ class Evaluator(Expressions):
             return STATIC
         return unknown if last[:1].islower() or last[:1] == "_" else OBJECT
 
-    def _function_call(self, name: str, unknown: Value) -> Value:
+    def _function_call(self, name: str, unknown: Value, *, data: bool) -> Value:
         info = self.facts.project.function_info(name)
         if info is None:
             return unknown
         if self.facts.asks_compiling(name):
             return STATIC
         value = self.facts.returned(info)
+        if not data and value.kinds & Kind.MAYBE:
+            # What may be a tensor is so because of an argument that may be one.
+            value = replace(value, kinds=(value.kinds & ~Kind.MAYBE) | Kind.UNKNOWN)
         return value if value.kinds != Kind.UNKNOWN else unknown
 
     def _instance_call(self, name: str, arguments: list[Value], unknown: Value) -> Value:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.annotations import annotated
+from gbfix.analysis.callers import Callers
 from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_made
 from gbfix.analysis.modes import IS_COMPILING
@@ -71,6 +72,7 @@ class Facts:
         self.region: Container[ast.AST] = frozenset()
         self.observed = Observed()
         self.helper_checks: dict[ast.AST, str | None] = {}
+        self._callers = Callers(self)
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
         self._made: dict[tuple[DynamoSetting, ast.AST], bool] = {}
 
@@ -134,7 +136,8 @@ class Facts:
             elif default is None:
                 # What a constructor is given is configuration, as a rule.
                 constructs = info.node.name == "__init__"
-                yield argument.arg, UNKNOWN if constructs else MAYBE
+                given = None if constructs else self._callers.given(info, argument.arg)
+                yield argument.arg, given or (UNKNOWN if constructs else MAYBE)
             elif isinstance(default, ast.Constant) and default.value is not None:
                 yield argument.arg, STATIC
             else:

@@ -15,7 +15,7 @@ from gbfix.analysis.calls import item_of
 from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.facts import Facts, settled
-from gbfix.analysis.modes import Mode
+from gbfix.analysis.modes import OTHER_TRACING, Mode
 from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.observed import proven
 from gbfix.analysis.project import FunctionInfo, import_bindings
@@ -92,6 +92,12 @@ class _Flow(Evaluator):
         """Whether an expression asks if the code is being compiled."""
         return isinstance(test, ast.Call) and self.facts.asks_compiling(self.qualified(test.func))
 
+    def _never(self, test: ast.expr) -> bool:
+        """Whether a test asks for another way of tracing, which `torch.compile` never is."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            return any(self._never(v) for v in test.values)
+        return isinstance(test, ast.Call) and self.qualified(test.func) in OTHER_TRACING
+
     def condition(self, test: ast.expr, owner: ast.AST) -> None:
         """Evaluate a test operand by operand, each under what the earlier ones established."""
         self.analysis.conditions[owner] = Condition(owner, test, self.statement, self.mode.eager)
@@ -134,6 +140,8 @@ class _Flow(Evaluator):
         self.environment, self.mode = outer, mode
         if self.compiling(node.test):  # what is traced gets the first
             return values[0]
+        if self._never(node.test):
+            return values[1]
         return join(*values)
 
     def _unaryop(self, node: ast.UnaryOp) -> Value:
@@ -229,6 +237,8 @@ class _Flow(Evaluator):
             self._share(node.value)
         for target in node.targets:
             self.bind(target, value)
+            if isinstance(target, ast.Name):
+                self.mode = self.mode.bound(target, node.value, self.compiling)
         return self.environment
 
     def _share(self, node: ast.expr) -> None:

@@ -21,6 +21,10 @@ IS_COMPILING = frozenset(
         "torch._utils.is_compiling",
     }
 )
+# Other ways of tracing: false under `torch.compile`.
+OTHER_TRACING = frozenset(
+    {"torch.jit.is_tracing", "torch.jit.is_scripting", "torch.onnx.is_in_onnx_export"}
+)
 Recognize = Callable[[ast.expr], bool]
 
 
@@ -114,6 +118,18 @@ class Mode:
             or any(excluded <= known for excluded in exclusions)
         )
         return Mode(steps, exclusions, eager)
+
+    def bound(self, name: ast.Name, value: ast.expr, compiling: Recognize) -> Mode:
+        """The mode after a name got the answer: `tracing = other() or is_compiling()`."""
+        if not _asks(value, compiling):
+            return self
+        known = ast.dump(ast.Name(name.id, ast.Load()))
+        excluded: set[frozenset[str]] = set()
+        if "!" + COMPILING in when_false(value, compiling):
+            excluded.add(frozenset({"!" + known}))
+        if "!" + COMPILING in when_true(value, compiling):
+            excluded.add(frozenset({known}))
+        return Mode(self.steps, self.exclusions | excluded, self.eager)
 
     def excludes(self, test: ast.expr, compiling: Recognize) -> bool:
         """Whether a test that holds, with what is known, would mean eager mode."""

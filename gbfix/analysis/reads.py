@@ -128,6 +128,8 @@ def _needs_integer(node: ast.expr, analysis: Analysis) -> bool:
         name = function.reference if function is not None else None
         if name == "builtins.range":
             return True
+        if name == "torch.linspace":  # its ends may be tensors, not the number of its steps
+            return parent.args.index(node) == 2
         return name in _SIZED and not (name == "torch.full" and parent.args[0] is not node)
     return False
 

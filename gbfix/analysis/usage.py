@@ -70,9 +70,14 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
     if not names:
         return frozenset()
     nodes = [n for n in walk(function) if n.__class__ in _SHOWING]
+    compared = _compared(function, names)
     for node in nodes:
         if isinstance(node, ast.Call):
             found |= _from_call(node, names, module)
+            if compared and isinstance(node.func, ast.Attribute):
+                base = node.func.value
+                if isinstance(base, ast.Name) and proves_tensor(node.func.attr, module):
+                    found |= compared.get(base.id, set())
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             if node.attr in _ATTRIBUTES and node.value.id in names:
                 found.add(node.value.id)
@@ -91,6 +96,29 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
     if not uses_numpy(module):
         found |= shaped
     return frozenset(found)
+
+
+def _compared(function: Function, names: set[str]) -> dict[str, set[str]]:
+    """Names that only ever hold `x < 0` and the like, with the parameter that is compared.
+
+    The comparison of anything but a tensor with a number has no methods of a tensor.
+    """
+    stores: dict[str, list[ast.expr | None]] = {}
+    values: dict[ast.AST, ast.expr] = {}
+    for node in walk(function):
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            values[node.targets[0]] = node.value
+    for node in walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            stores.setdefault(node.id, []).append(values.get(node))
+    found: dict[str, set[str]] = {}
+    for name, given in stores.items():
+        value = given[0] if len(given) == 1 else None
+        if not isinstance(value, ast.Compare) or not isinstance(value.comparators[0], ast.Constant):
+            continue
+        if isinstance(value.left, ast.Name) and value.left.id in names - set(stores):
+            found[name] = {value.left.id}
+    return found
 
 
 def presumed_tensors(function: Function, module: Module) -> frozenset[str]:

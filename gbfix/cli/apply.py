@@ -7,9 +7,10 @@ the report for people then goes to standard error.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -18,6 +19,10 @@ from gbfix.cli.options import OutputFormat, Request
 from gbfix.cli.running import run, say, say_errors
 from gbfix.errors import UserError
 from gbfix.findings import FileResult, RunResult
+
+if TYPE_CHECKING:
+    from gbfix.verify.project import Pair
+    from gbfix.verify.recipes import Inputs
 
 Diff = Annotated[bool, typer.Option("--diff", help="Print a diff for `git apply`; write nothing.")]
 At = Annotated[
@@ -74,16 +79,12 @@ def apply(
     place = options.parse_at(at)
     if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:
         raise UserError("`--at` needs one file.")
-    if verify and trace:
-        raise UserError(
-            "`--verify` and `--trace` do not go together: run `gbfix verify --trace` afterwards."
-        )
     result = run(request, rewrite=True, at=place, trace=trace or ())
     if place and not result.errors and not _met(result, place[0]):
         raise UserError(f"{request.stdin_name or request.paths[0]}:{at}: no break site here.")
     as_json = output_format is OutputFormat.JSON
     if verify:
-        result = _only_verified(request, result, place)
+        result = _only_verified(request, result, place, trace or ())
     if diff:
         code = _show_diff(request, result, as_json)
     elif request.from_stdin:
@@ -94,10 +95,13 @@ def apply(
 
 
 def _only_verified(
-    request: Request, result: RunResult, place: tuple[int, int | None] | None
+    request: Request,
+    result: RunResult,
+    place: tuple[int, int | None] | None,
+    trace: Sequence[Path],
 ) -> RunResult:
     """Run what was rewritten, tell on standard error how it went, and drop what did not pass."""
-    from gbfix.cli.verify import verify_options
+    from gbfix.cli.verify import recorded_inputs, verify_options
     from gbfix.engine import run as run_engine
     from gbfix.report.spans import print_lines
     from gbfix.verify.applying import keep_verified
@@ -110,12 +114,18 @@ def _only_verified(
 
     def rerun(file: FileResult, left_out: tuple[str, ...]) -> FileResult:
         settings = replace(request.settings, ignore=(*request.settings.ignore, *left_out))
-        again = run_engine(sources, settings, rewrite=True, at=place)
+        if trace:
+            again = run(replace(request, settings=settings), rewrite=True, at=place, trace=trace)
+        else:
+            again = run_engine(sources, settings, rewrite=True, at=place)
         return next((other for other in again.files if other.path == file.path), file)
+
+    def inputs(pair: Pair) -> Inputs | None:
+        return recorded_inputs(pair, trace) if trace else None
 
     with Workers() as workers:
         wanted = verify_options(request.settings)
-        result, verdicts = keep_verified(workers, result, wanted, rerun)
+        result, verdicts = keep_verified(workers, result, wanted, rerun, inputs)
     print_lines(lines(verdicts), sys.stderr)
     return result
 

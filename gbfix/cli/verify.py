@@ -270,12 +270,12 @@ def _verdicts(
     verdicts: list[Verdict] = []
     with Workers() as workers:
         for pair in pairs:
-            own = _recorded(pair, trace) if trace else given
+            own = recorded_inputs(pair, trace) if trace else given
             verdicts.append(verify_sides(workers, pair.original, pair.rewritten, own, wanted))
     return verdicts
 
 
-def _recorded(pair: Pair, trace: Sequence[Path]) -> Inputs | None:
+def recorded_inputs(pair: Pair, trace: Sequence[Path]) -> Inputs | None:
     """The inputs that were recorded for a target; None, with a sentence, if there are none."""
     from gbfix.trace.inputs import recorded
     from gbfix.verify.recipes import Inputs

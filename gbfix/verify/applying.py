@@ -13,26 +13,37 @@ from dataclasses import dataclass, field, replace
 from gbfix.delivery import withheld
 from gbfix.findings import FileResult, Finding, RunResult
 from gbfix.verify.checker import Options, verify_sides
-from gbfix.verify.project import pairs
+from gbfix.verify.project import Pair, pairs
+from gbfix.verify.recipes import Inputs
 from gbfix.verify.splicing import splice
 from gbfix.verify.verdict import Status, Verdict, all_verified
 from gbfix.verify.worker import Workers
 
 # Runs the engine again on one file of the result, without some transforms.
 Rerun = Callable[[FileResult, tuple[str, ...]], FileResult]
+# The inputs to verify a target with; None to have them generated.
+GivenInputs = Callable[[Pair], Inputs | None]
 _OTHER_FIX_MAY_HELP = (Status.DIFFERENT, Status.NO_FEWER_BREAKS)
 _MOST_ROUNDS = 12
 
 
+def _generated(_: Pair) -> Inputs | None:
+    return None
+
+
 def keep_verified(
-    workers: Workers, result: RunResult, options: Options, rerun: Rerun
+    workers: Workers,
+    result: RunResult,
+    options: Options,
+    rerun: Rerun,
+    inputs: GivenInputs = _generated,
 ) -> tuple[RunResult, tuple[Verdict, ...]]:
     """The result without what did not pass, and the verdicts; of a target that failed, the first."""
     files: list[FileResult] = []
     verdicts: list[Verdict] = []
     for file in result.files:
         if file.changed:
-            choice = _Choice(workers, result, options, rerun, file)
+            choice = _Choice(workers, result, options, rerun, inputs, file)
             files.append(choice.best())
             verdicts += choice.told.values()
         else:
@@ -48,6 +59,7 @@ class _Choice:
     result: RunResult
     options: Options
     rerun: Rerun
+    inputs: GivenInputs
     file: FileResult
     told: dict[str, Verdict] = field(default_factory=dict)
     left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -72,7 +84,7 @@ class _Choice:
         for pair in pairs(self.result, file):
             name = pair.original.target.name
             verdicts[name] = verify_sides(
-                self.workers, pair.original, pair.rewritten, None, self.options
+                self.workers, pair.original, pair.rewritten, self.inputs(pair), self.options
             )
             before = self.told.get(name)
             if before is None or before.verified or verdicts[name].verified:

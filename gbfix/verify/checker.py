@@ -300,7 +300,8 @@ class _Check:
     # Inputs and eager runs
 
     def _find_inputs(self) -> None:
-        if self.inputs is not None:
+        saved = self.inputs.saved if self.inputs is not None else ()
+        if self.inputs is not None and not saved:
             return
         touched, files, decided = self._touched()
         spec = SearchSpec(
@@ -313,6 +314,7 @@ class _Check:
             self.options.device,
             self.options.dtype,
             self.most_dims,
+            saved,
         )
         limits = replace(
             self.options.limits,
@@ -320,11 +322,15 @@ class _Check:
         )
         (outcome,) = self.workers.run([job("gbfix.verify.inputs:generate", limits, spec)])
         if outcome.result is None:
+            if saved:  # what was stored is enough to run
+                return
             raise _Stop(Status.NOT_RUN, f"the search for inputs: {outcome.failure}")
         generated: Generated = pickle.loads(outcome.result)
         if generated.inputs is None:
             raise _Stop(Status.NOT_RUN, str(generated.failure))
-        self.inputs = self.generated = generated.inputs
+        self.inputs = generated.inputs
+        if not saved:
+            self.generated = generated.inputs
 
     def _touched(self) -> tuple[frozenset[Branch], frozenset[str], frozenset[Branch]]:
         """The branches that the rewrite touches, the files that it is about, what is decided once."""

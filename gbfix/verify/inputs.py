@@ -22,13 +22,14 @@ from gbfix.verify.execute import seed
 from gbfix.verify.listening import Stopped
 from gbfix.verify.loading import LoadError, build, load
 from gbfix.verify.messages import Generated, SearchSpec
-from gbfix.verify.recipes import CallRecipe, Inputs, filled
+from gbfix.verify.recipes import Arguments, CallRecipe, Inputs, filled, like
 from gbfix.verify.search import Found, NoInputs, search
 from gbfix.verify.signatures import Parameter, parameters, size_hints
 from gbfix.verify.variants import drawn, in_dtypes, special, telling, with_optional
 
 _MOST_TELLING = 7
 _MOST_OPTIONAL = 3
+_MOST_BASES = 3
 _SECONDS_A_TRY = 3.0
 _FITTING = ("negative", "positive", "zeros", "ones")
 _OF_SHAPES = re.compile(r"\b(sizes?|shapes?|dim(ension)?s?|broadcast\w*|expand\w*|mat\d)\b", re.I)
@@ -43,7 +44,10 @@ def generate(spec: SearchSpec) -> Generated:
     seed()
     try:
         with control.never_compile():
-            return Generated(Inputs(recipes=_Search(spec).recipes()))
+            found = _Search(spec)
+            if spec.saved:
+                return Generated(Inputs(saved=spec.saved, recipes=found.beyond(spec.saved)))
+            return Generated(Inputs(recipes=found.recipes()))
     except (LoadError, NoInputs) as error:
         return Generated(failure=str(error))
 
@@ -101,6 +105,29 @@ class _Search:
         # A frame whose first call has nothing to compile is never looked at again by Dynamo, so
         # the calls that reach more come first; those that raise come last.
         return (*self.further, *self.running, *self.raising)
+
+    def beyond(self, saved: tuple[str, ...]) -> tuple[CallRecipe, ...]:
+        """Calls that reach what stored ones leave out, made after those where they can be told."""
+        calls = Inputs(saved=saved).make()
+        for arguments in calls:
+            self._run(lambda arguments=arguments: arguments)  # type: ignore[misc]
+        # Loaded anew, since a call may change what it is given.
+        bases = [base for given in Inputs(saved=saved).make() if (base := like(given)) is not None]
+        bases = list(dict.fromkeys(bases))[:_MOST_BASES]
+        if self.coverage().missing and not bases:
+            before = set(self.watcher.seen)
+            with contextlib.suppress(NoInputs, ValueError, TypeError):
+                bases = [self._found(parameters(self.target)).call]
+            self.watcher.seen = before
+        for base in bases:
+            self._steer(special(base, ()))
+        for base in bases:
+            while self.coverage().missing and self._in_time():
+                further = drawn(base, self._reaches_more)
+                if further is None:
+                    break
+                self._keep(further)
+        return (*self.further, *self.raising)
 
     def _found(self, wanted: Sequence[Parameter]) -> Found:
         """A call that runs, also with other values; failing that, one that merely runs."""
@@ -169,11 +196,14 @@ class _Search:
 
     def _attempt(self, recipe: CallRecipe) -> str | None:
         """Call the target; the error if it does not run."""
+        return self._run(recipe.make)
+
+    def _run(self, make: Callable[[], Arguments]) -> str | None:
         if not self._in_time():
             return "the time for the search is over"
         try:
             with _limited(_SECONDS_A_TRY):
-                arguments = recipe.make()
+                arguments = make()
                 seed()
                 shot = call(self.target, self.target, self.module, arguments, self.options)
         except Exception as error:

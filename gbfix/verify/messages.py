@@ -69,7 +69,8 @@ class SearchSpec:
 
     `decided` are branches of which no input reaches more than one arm.
     `rewritten` is the rewritten text, which is read for what it speaks of and not run. Tensors have at
-    most `most_dims` dimensions, if that is given.
+    most `most_dims` dimensions, if that is given. With `saved` calls, of which each file holds one,
+    only calls that reach arms which those leave out are wanted.
     """
 
     side: Side
@@ -81,6 +82,7 @@ class SearchSpec:
     device: str = "cpu"
     dtype: str | None = None
     most_dims: int | None = None
+    saved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

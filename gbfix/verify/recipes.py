@@ -6,6 +6,7 @@ recipes come from is not known here.
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -149,7 +150,7 @@ class CallRecipe:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where the arguments of a target's calls come from; one of these.
+    """Where the arguments of a target's calls come from: one of these, or `saved` and `recipes`.
 
     Attributes:
         recipes: what was generated.
@@ -192,7 +193,8 @@ class Inputs:
             import torch
 
             # Only tensors and plain values are read, so that a trace of others can run no code.
-            return normalised([torch.load(file, weights_only=True) for file in self.saved])
+            stored = normalised([torch.load(file, weights_only=True) for file in self.saved])
+            return [*stored, *(recipe.make() for recipe in self.recipes)]
         if factory is not None:
             return normalised(factory())
         return [recipe.make() for recipe in self.recipes]
@@ -208,6 +210,34 @@ def literal(shape: Sequence[int], dtype: str, values: Sequence[bool | int | floa
             return f"torch.{'ones' if value else 'zeros'}({tuple(shape)}{dtype_of_all})"
         return f"torch.full({tuple(shape)}, {_number(value)}{dtype_of_all})"
     return f"torch.tensor({_nested(shape, list(values))}{named})"
+
+
+def like(arguments: Arguments) -> CallRecipe | None:
+    """A call with tensors of the same shapes and dtypes and the same plain values.
+
+    None if there is anything of which no recipe can be told.
+    """
+    args, kwargs = arguments
+    positional = [_like(value) for value in args]
+    named = {name: _like(value) for name, value in kwargs.items()}
+    if None in positional or None in named.values():
+        return None
+    return CallRecipe(
+        tuple(recipe for recipe in positional if recipe is not None),
+        tuple((name, recipe) for name, recipe in named.items() if recipe is not None),
+    )
+
+
+def _like(value: Any) -> Recipe | None:
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return None if "complex" in dtype else TensorRecipe(tuple(value.shape), dtype)
+    if isinstance(value, float) and not math.isfinite(value):
+        return ValueRecipe(f"float('{value}')")
+    plain = value is None or isinstance(value, bool | int | float | str)
+    if isinstance(value, list | tuple):
+        plain = all(isinstance(item, bool | int | float | str | None) for item in value)
+    return ValueRecipe(repr(value)) if plain else None
 
 
 def _nested(shape: Sequence[int], values: Sequence[bool | int | float]) -> str:

@@ -71,7 +71,8 @@ def reproduction(
     until = time.monotonic() + seconds
     limits = Limits(min(how.limits.seconds, seconds), how.limits.memory)
     how = replace(how, limits=limits, raising=difference.kind in EXCEPTIONS)
-    recipes = inputs.recipes or literals(workers, how, inputs)
+    made = inputs.recipes if not inputs.saved else ()
+    recipes = made or literals(workers, how, inputs)
     if not recipes:
         text = script(how, difference, inputs, ())
         return Reproduction((), difference, _backend(how), 0, False, text)

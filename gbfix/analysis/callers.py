@@ -1,0 +1,448 @@
+"""What a function's callers in its own file give for a parameter without annotation or default.
+
+`maybe_pad(self, x, height, width)` says nothing of `height`; that every caller in the file passes a
+size read from a shape does. Sizes, configuration values and tensors are told apart by reading the
+callers' syntax, so that the answer depends on neither the order in which functions are analysed nor
+on other files. What is passed on from a parameter is followed to the callers of the caller.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gbfix.analysis import torch_table
+from gbfix.analysis.annotations import annotated
+from gbfix.analysis.modules import Function, FunctionInfo, Module
+from gbfix.analysis.trees import walk
+from gbfix.analysis.usage import proves_tensor, tensor_parameters
+from gbfix.analysis.values import STATIC, Kind, Value, container, tensor
+
+if TYPE_CHECKING:
+    from gbfix.analysis.facts import Facts
+
+_MAX_CALLERS = 40
+_MAX_DEPTH = 12
+_OF_TENSORS = frozenset("shape dtype device ndim layout requires_grad is_cuda training".split())
+_SIZES = frozenset({"size", "dim", "numel", "stride", "ndimension", "nelement"})
+_NUMBERS = frozenset("len int float bool min max abs round sum range str sorted tuple list".split())
+_TESTS = frozenset({"isinstance", "hasattr", "issubclass", "callable"})
+_PLAIN = Kind.STATIC | Kind.NONE | Kind.OBJECT
+
+
+class Callers:
+    """Finds what callers give, for the functions of one project."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._calls: dict[str, dict[str, list[tuple[ast.Call, FunctionInfo | None]]]] = {}
+        self._passed_on: dict[str, frozenset[str]] = {}
+        self._active: set[tuple[ast.AST, str]] = set()
+        self._found: dict[tuple[ast.AST, str], Value | None] = {}
+
+    def given(self, info: FunctionInfo, name: str) -> Value | None:
+        """A static value or a tensor, if all callers in the file give such; else None."""
+        key = (info.node, name)
+        if key in self._found:
+            return self._found[key]
+        if len(self._active) >= _MAX_DEPTH:
+            return None
+        self._active.add(key)
+        try:
+            found = self._given(info, name)
+        finally:
+            self._active.discard(key)
+        if not self._active:  # inside a recursion, what is left out of it is not known yet
+            self._found[key] = found
+        return found
+
+    def _given(self, info: FunctionInfo, name: str) -> Value | None:
+        calls = self._calls_of(info)
+        if not calls or len(calls) > _MAX_CALLERS:
+            return None
+        position = _position(info, name)
+        values: list[Value] = []
+        for call, caller in calls:
+            argument = _argument(call, name, position)
+            if argument is None or caller is None:
+                return None
+            if self._recurs(argument, caller):
+                continue
+            value = self._value(argument, caller)
+            if value is None:
+                return None
+            values.append(value)
+        found = _agreed(values)
+        # `check(bool)` is looked at where it is called.
+        return None if found is not None and found.tensor and _tests(info.node, name) else found
+
+    def _recurs(self, argument: ast.expr, caller: FunctionInfo) -> bool:
+        """Whether an argument is the parameter itself, passed on unchanged."""
+        return (
+            isinstance(argument, ast.Name)
+            and (caller.node, argument.id) in self._active
+            and not _stores(caller.node, argument.id)
+        )
+
+    # Calls
+
+    def _calls_of(self, info: FunctionInfo) -> list[tuple[ast.Call, FunctionInfo | None]]:
+        """The calls of a function in its file; none if it is also used without being called."""
+        module, name = info.module, info.node.name
+        if name.startswith("__") or info.outer is not None or info.node.name == "forward":
+            return []
+        if module.name not in self._calls:
+            self._index(module)
+        if name in self._passed_on[module.name]:
+            return []
+        found = self._calls[module.name].get(name, [])
+        return [(c, caller) for c, caller in found if self._reaches(c, caller, info)]
+
+    def _index(self, module: Module) -> None:
+        owners = {info.node: info for info in module.functions()}
+        calls: dict[str, list[tuple[ast.Call, FunctionInfo | None]]] = {}
+        callees: set[ast.AST] = set()
+        for node in walk(module.tree):
+            if not isinstance(node, ast.Call):
+                continue
+            callees.add(node.func)
+            name = _last(node.func)
+            if name is not None:
+                calls.setdefault(name, []).append((node, None))
+        defined = {info.node.name for info in owners.values()}
+        self._calls[module.name] = {
+            name: [(call, _around(call, module, owners)) for call, _ in found]
+            for name, found in calls.items()
+            if name in defined
+        }
+        self._passed_on[module.name] = frozenset(
+            name
+            for node in walk(module.tree)
+            if isinstance(node, (ast.Name, ast.Attribute))
+            and isinstance(node.ctx, ast.Load)
+            and node not in callees
+            and (name := _last(node)) in defined
+        )
+
+    def _reaches(self, call: ast.Call, caller: FunctionInfo | None, info: FunctionInfo) -> bool:
+        if isinstance(call.func, ast.Name):
+            return info.owner is None
+        if info.owner is None:
+            return False
+        qualified = info.module.qualify(call.func)
+        if qualified is not None and not qualified.startswith(f"{info.module.name}."):
+            return False  # a namesake: `nn.functional.pad`
+        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not (isinstance(receiver, ast.Name) and receiver.id == "self"):
+            return True
+        if caller is None or caller.owner is None:
+            return True
+        project = self.facts.project
+        related = [*project.mro(caller.owner)]
+        if any(cls.node is info.owner.node for cls in related):
+            return True
+        return any(cls.node is caller.owner.node for cls in project.mro(info.owner))
+
+    # Arguments
+
+    def _value(self, node: ast.expr, caller: FunctionInfo) -> Value | None:
+        """A static value or a tensor, as far as syntax tells; None for anything else."""
+        if isinstance(node, ast.Constant):
+            return None if node.value is None else STATIC
+        if isinstance(node, ast.JoinedStr):
+            return STATIC
+        if isinstance(node, ast.Name):
+            return self._name(node.id, caller)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, caller)
+        if isinstance(node, ast.Subscript):
+            base = self._value(node.value, caller)
+            if base is None or base.tensor:
+                return base
+            return base.item if base.item is not None else STATIC
+        if isinstance(node, ast.Call):
+            return self._call(node, caller)
+        if isinstance(node, ast.UnaryOp):
+            return self._value(node.operand, caller)
+        if isinstance(node, ast.Compare):
+            if all(isinstance(o, (ast.Is, ast.IsNot)) for o in node.ops):
+                return STATIC
+            return self._combined([node.left, *node.comparators], caller)
+        if isinstance(node, ast.BinOp):
+            return self._combined([node.left, node.right], caller)
+        if isinstance(node, ast.IfExp):
+            return _agreed([self._value(node.body, caller), self._value(node.orelse, caller)])
+        if isinstance(node, (ast.Tuple, ast.List)):
+            items = _agreed([self._value(e, caller) for e in node.elts])
+            return container(items) if items is not None and not items.tensor else None
+        return None
+
+    def _combined(self, parts: Sequence[ast.expr], caller: FunctionInfo) -> Value | None:
+        values = [self._value(p, caller) for p in parts]
+        if any(v is not None and v.tensor for v in values):
+            return tensor()
+        return STATIC if all(v is not None for v in values) else None
+
+    def _name(self, name: str, caller: FunctionInfo) -> Value | None:
+        key = (caller.node, name)
+        if key in self._active:
+            return None
+        stores = _stores(caller.node, name)
+        is_parameter = name in _parameters(caller.node)
+        if not stores and not is_parameter:
+            return None if caller.outer is not None else self._global(name, caller.module)
+        self._active.add(key)
+        try:
+            found = [self._stored(node, name, caller) for node in stores]
+        finally:
+            self._active.discard(key)
+        if is_parameter:
+            found.append(self._parameter(name, caller))
+        return _agreed(found)
+
+    def _global(self, name: str, module: Module) -> Value | None:
+        bound = module.bindings.get(name, ())
+        literal = bool(bound) and all(isinstance(b, ast.Constant) and b.value for b in bound)
+        return STATIC if literal else None
+
+    def _parameter(self, name: str, caller: FunctionInfo) -> Value | None:
+        argument, default = _parameters(caller.node)[name]
+        promised = annotated(argument.annotation, caller.module, self.facts.project)
+        if promised is not None:
+            return promised if promised.tensor or _is_static(promised) else None
+        if default is not None:
+            number = isinstance(default, ast.Constant) and default.value is not None
+            return STATIC if number else None
+        if argument.annotation is not None:
+            return None
+        if name in tensor_parameters(caller.node, caller.module):
+            return tensor()
+        if caller.node.name == "__init__":
+            return STATIC  # what a constructor is given is configuration, as a rule
+        return self.given(caller, name)
+
+    def _stored(
+        self, node: ast.stmt | ast.comprehension, name: str, caller: FunctionInfo
+    ) -> Value | None:
+        if isinstance(node, ast.Assign):
+            return _agreed([self._unpacked(t, node.value, name, caller) for t in node.targets])
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            return self._value(node.value, caller)
+        if isinstance(node, ast.AugAssign):
+            return self._value(node.value, caller)
+        if isinstance(node, ast.For):
+            return self._iterated(node.target, node.iter, name, caller)
+        return None
+
+    def _unpacked(
+        self, target: ast.expr, value: ast.expr, name: str, caller: FunctionInfo
+    ) -> Value | None:
+        """What a name in an assignment's target gets."""
+        if isinstance(target, ast.Name):
+            return self._value(value, caller)
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            return None
+        if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+            for inner, given in zip(target.elts, value.elts, strict=True):
+                if isinstance(inner, ast.Name) and inner.id == name:
+                    return self._value(given, caller)
+            return None
+        whole = self._value(value, caller)
+        if whole is None or whole.tensor:
+            return whole
+        if whole.elements is not None and len(whole.elements) == len(target.elts):
+            for inner, part in zip(target.elts, whole.elements, strict=True):
+                if isinstance(inner, ast.Name) and inner.id == name:
+                    return part
+        return whole.item if whole.item is not None else STATIC
+
+    def _iterated(
+        self, target: ast.expr, over: ast.expr, name: str, caller: FunctionInfo
+    ) -> Value | None:
+        if isinstance(over, ast.Call) and _last(over.func) == "enumerate" and over.args:
+            if isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
+                if target.elts[0].id == name:
+                    return STATIC
+            return None
+        value = self._value(over, caller)
+        if value is None or value.tensor:
+            return value
+        return value.item if value.item is not None else STATIC
+
+    def _attribute(self, node: ast.Attribute, caller: FunctionInfo) -> Value | None:
+        if node.attr in _OF_TENSORS:
+            return STATIC
+        base = node.value
+        if isinstance(base, ast.Name) and base.id == "self" and caller.owner is not None:
+            return self._own(node.attr, caller)
+        text = _last(base)
+        if text in {"config", "cfg", "configuration", "hparams", "args"}:
+            return STATIC
+        return None
+
+    def _own(self, attr: str, caller: FunctionInfo) -> Value | None:
+        """What an attribute of the caller's own object holds, by the places that set it."""
+        assert caller.owner is not None
+        key = (caller.owner.node, attr)
+        if key in self._active:
+            return None
+        writes = [
+            (cls, write)
+            for cls in self.facts.project.mro(caller.owner)
+            for write in self.facts.writes(cls).get(attr, ())
+        ]
+        if any(write.registered for _, write in writes):
+            return tensor()
+        self._active.add(key)
+        try:
+            return _agreed(
+                self._value(write.value, write.method)
+                if write.value is not None and write.method is not None
+                else None
+                for _, write in writes
+            )
+        finally:
+            self._active.discard(key)
+
+    def _call(self, node: ast.Call, caller: FunctionInfo) -> Value | None:
+        if isinstance(node.func, ast.Name):
+            if node.func.id in _TESTS or node.func.id == "len":
+                return STATIC
+            if node.func.id in _NUMBERS:
+                values = [self._value(a, caller) for a in node.args]
+                return STATIC if all(v is not None and not v.tensor for v in values) else None
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _SIZES:
+            return STATIC
+        qualified = caller.module.qualify(node.func)
+        operation = torch_table.function(qualified) if qualified else None
+        if operation is not None:
+            given = frozenset(k.arg or "**" for k in node.keywords)
+            word = operation.result(len(node.args), given, ["unknown"] * len(node.args))
+            return tensor() if word == "tensor" else None
+        if isinstance(node.func, ast.Attribute) and proves_tensor(node.func.attr, caller.module):
+            base = self._value(node.func.value, caller)
+            method = torch_table.method(node.func.attr)
+            if method is not None and base is not None and base.tensor:
+                given = frozenset(k.arg or "**" for k in node.keywords)
+                word = method.result(len(node.args), given, ["unknown"] * len(node.args))
+                return tensor() if word == "tensor" else None
+        return None
+
+
+def _is_static(value: Value) -> bool:
+    """Whether a value, and what it holds, is no tensor."""
+    if not value.only(_PLAIN):
+        return False
+    if value.kinds & Kind.OBJECT:
+        return value.item is not None and _is_static(value.item)
+    return bool(value.kinds & Kind.STATIC)
+
+
+def _agreed(values: Sequence[Value | None] | Iterator[Value | None]) -> Value | None:
+    """The one kind that all values are of: static, or tensor."""
+    known = list(values)
+    if not known or any(v is None for v in known):
+        return None
+    if all(v is not None and v.tensor for v in known):
+        return tensor()
+    if any(v is None or not _is_static(v) for v in known):
+        return None
+    return known[0] if len(known) == 1 else _joined([v for v in known if v is not None])
+
+
+def _joined(values: Sequence[Value]) -> Value:
+    held = [v for v in values if v.kinds & Kind.OBJECT]
+    if len(held) == len(values):
+        items = [v.item for v in held if v.item is not None]
+        return container(_joined(items))
+    return STATIC
+
+
+def _tests(function: Function, name: str) -> bool:
+    """Whether a function asks for the truth of a parameter itself."""
+    for node in walk(function):
+        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
+            test = node.test
+            while isinstance(test, ast.UnaryOp):
+                test = test.operand
+            parts = test.values if isinstance(test, ast.BoolOp) else [test]
+            if any(isinstance(part, ast.Name) and part.id == name for part in parts):
+                return True
+    return False
+
+
+def _position(info: FunctionInfo, name: str) -> int | None:
+    """The place of a parameter among the positional arguments of a call."""
+    arguments = info.node.args
+    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
+    if name not in names:
+        return None
+    static = any(_last(d) == "staticmethod" for d in info.node.decorator_list)
+    return names.index(name) - (1 if info.owner is not None and not static else 0)
+
+
+def _argument(call: ast.Call, name: str, position: int | None) -> ast.expr | None:
+    if any(isinstance(a, ast.Starred) for a in call.args):
+        return None
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if position is not None and 0 <= position < len(call.args):
+        return call.args[position]
+    return None
+
+
+def _parameters(function: Function) -> dict[str, tuple[ast.arg, ast.expr | None]]:
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    missing = len(positional) - len(arguments.defaults)
+    found: dict[str, tuple[ast.arg, ast.expr | None]] = {
+        a.arg: (a, arguments.defaults[i - missing] if i >= missing else None)
+        for i, a in enumerate(positional)
+    }
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        found[argument.arg] = (argument, default)
+    return found
+
+
+def _stores(function: Function, name: str) -> list[ast.stmt | ast.comprehension]:
+    """The statements of a function that bind a name; a comprehension is one of them too."""
+    found: list[ast.stmt | ast.comprehension] = []
+    for node in walk(function):
+        targets: Sequence[ast.AST | None]
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.comprehension)):
+            targets = [node.target]
+        elif isinstance(node, ast.With):
+            targets = [item.optional_vars for item in node.items]
+        else:
+            continue
+        for target in targets:
+            if target is not None and any(
+                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+                for n in walk(target)
+            ):
+                found.append(node)
+    return found
+
+
+def _around(
+    node: ast.AST, module: Module, owners: dict[Function, FunctionInfo]
+) -> FunctionInfo | None:
+    """The function that a node stands in."""
+    current = module.parents.get(node)
+    while current is not None:
+        if isinstance(current, ast.Lambda):
+            return None
+        if isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return owners.get(current)
+        current = module.parents.get(current)
+    return None
+
+
+def _last(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
