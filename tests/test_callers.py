@@ -1,4 +1,4 @@
-"""What the file around a function tells of its parameters: sizes and flags are not reported, tensors are."""
+"""What a function's callers tell of its parameters: sizes and flags are not reported, tensors are."""
 
 from __future__ import annotations
 
