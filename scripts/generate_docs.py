@@ -146,17 +146,20 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _rules_table(docs: str) -> str:
-    names = [transform.name for transform in transforms()]
     rows = [
         [
             f"[{item.code}]({docs}diagnoses/{item.code}.md) `{item.name}`",
             item.summary,
-            *("yes" if item.code in transform.codes else "" for transform in transforms()),
+            ", ".join(
+                f"[{transform.name}]({docs}fixes/{transform.name}.md)"
+                for transform in transforms()
+                if item.code in transform.codes
+            )
+            or "reported only",
         ]
         for item in DIAGNOSES.values()
     ]
-    links = [f"[{name}]({docs}fixes/{name}.md)" for name in names]
-    return _table(["diagnosis", "what it is", *links], rows)
+    return _table(["diagnosis", "what it is", "fixes"], rows)
 
 
 def _rules_page() -> str:
