@@ -12,8 +12,9 @@ import base64
 import hashlib
 import html
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from enum import Enum
+from functools import cache
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
@@ -35,8 +36,8 @@ _SCRIPTS = (
     "declined.js",
     "main.js",
 )
-# What ends a script tag or begins a comment in it, and what is a line end in JavaScript alone.
-_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+# What ends a script tag, or begins a comment in it. JSON in ASCII has no other dangers.
+_ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
 def page(outcome: Outcome) -> str:
@@ -89,23 +90,30 @@ def _data(outcome: Outcome) -> str:
     content = _plain(outcome, reasons)
     content["project"] = _project(outcome)
     content["reasons"] = [_plain(reason, None) for reason in reasons]
-    return json.dumps(content, separators=(",", ":")).translate(_ESCAPES)
+    text = json.dumps(content, separators=(",", ":"))
+    for char, escape in _ESCAPES.items():
+        text = text.replace(char, escape)
+    return text
 
 
 def _plain(value: Any, reasons: dict[Declined, int] | None) -> Any:
-    if isinstance(value, Declined) and reasons is not None:
-        return reasons.setdefault(value, len(reasons))
-    if is_dataclass(value):
-        named = ((field.name, getattr(value, field.name)) for field in fields(value))
-        return {
-            name: _plain(held, reasons)
-            for name, held in named
-            if held is not None and held not in ("", (), {})
-        }
     if isinstance(value, Enum):
         return value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, tuple | list):
         return [_plain(item, reasons) for item in value]
     if isinstance(value, dict):
         return {key: _plain(item, reasons) for key, item in value.items()}
-    return value
+    if isinstance(value, Declined) and reasons is not None:
+        return reasons.setdefault(value, len(reasons))
+    named = ((name, getattr(value, name)) for name in _names(value.__class__))
+    # Zero and False say something; None and what is empty do not.
+    return {
+        name: _plain(held, reasons) for name, held in named if held or isinstance(held, int | float)
+    }
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
