@@ -190,9 +190,15 @@ def test_map_leads_into_folders_and_files(browser: Browser, report: Path) -> Non
     browser.all("#map .crumbs button")[0].click()
     assert browser.text("#files .count").startswith("150 files")
     # In the "before" view, nothing of a cell has the colour of what is fixed.
-    browser.all("#map .switch button")[0].click()
+    browser.all("#map .switch:last-child button")[0].click()
     cell = browser.all(".treemap .cell:not(.head)")[0]
     assert cell.value_of_css_property("background-image") == "none"
+    # The other measure: what was seen by running, in the files that were run.
+    browser.all("#map .switch:first-child button")[1].click()
+    breaks = outcome(150).totals.breaks
+    assert breaks is not None
+    assert f"{breaks.before}" in browser.text("#map h3")
+    assert browser.all("#map .bars .bar-row")[0].is_displayed()
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -27,7 +27,7 @@ function splitBar(before, left, whole) {
   return h('span', {
     class: 'split', role: 'img', 'aria-label': `${before} before, ${left} after`,
     '--whole': (whole ? (100 * before) / whole : 100) + '%',
-    '--share': (before ? (100 * left) / before : 0) + '%',
+    '--share': (before ? Math.min(100, (100 * left) / before) : 0) + '%',
   }, h('span'));
 }
 

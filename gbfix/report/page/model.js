@@ -52,15 +52,22 @@ function searchable(file) {
   return file.text;
 }
 
+// What a map can count, as the numbers of a file before and after.
+const METRICS = {
+  sites: ['Found by reading', 'break sites', (file) => [file.before, file.left]],
+  breaks: ['Seen by running', 'graph breaks', (file) => (file.breaks ? [file.breaks.before, file.breaks.after] : [0, 0])],
+};
+
 // The folders as a tree; a folder with nothing but one folder in it is one with that.
-function tree() {
+function tree(measure) {
   const root = { name: '', path: '', children: new Map(), before: 0, left: 0, files: 0 };
   for (const file of FILES) {
-    if (!file.before) continue;
+    const [before, left] = measure(file);
+    if (!before && !left) continue;
     let node = root;
     const parts = file.path.split('/');
     parts.forEach((part, depth) => {
-      add(node, file);
+      add(node, before, left);
       const path = parts.slice(0, depth + 1).join('/');
       if (!node.children.has(part)) {
         const leaf = depth === parts.length - 1;
@@ -70,14 +77,14 @@ function tree() {
       }
       node = node.children.get(part);
     });
-    add(node, file);
+    add(node, before, left);
   }
   return joined(root, true);
 }
 
-function add(node, file) {
-  node.before += file.before;
-  node.left += file.left;
+function add(node, before, left) {
+  node.before += before;
+  node.left += left;
   node.files += 1;
 }
 
