@@ -8,10 +8,13 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gbfix.cli import migration_reports
+from gbfix.errors import UserError
 from gbfix.migrate.outcome import Error, MigratedFile, Outcome
 from gbfix.report.html import page
 from gbfix.report.markdown import summary
@@ -174,3 +177,21 @@ def test_summary_escapes_text_from_outside() -> None:
     assert "<img" not in outside_code.replace("\\<", "")
     for line in text.splitlines():
         assert "alert(1)" not in line or not line.startswith("<")
+
+
+def test_reports_are_written_where_asked(tmp_path: Path) -> None:
+    given = outcome(3)
+    report, short = tmp_path / "report.html", tmp_path / "summary.md"
+    migration_reports.write(given, report, None)
+    assert report.read_text() == page(given)
+    assert not short.exists()
+    migration_reports.write(given, None, short)
+    assert short.read_text() == summary(given)
+
+
+def test_a_report_without_a_place_is_refused_before_the_work(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="its folder does not exist"):
+        migration_reports.check_places(None, tmp_path / "missing" / "report.html")
+    with pytest.raises(UserError, match="is a folder"):
+        migration_reports.check_places(tmp_path)
+    migration_reports.check_places(None, tmp_path / "report.html")
