@@ -74,6 +74,11 @@ class Seen:
         """Fragments times calls, by which sites are ordered."""
         return self.fragments * max(self.calls, 1)
 
+    @property
+    def hides(self) -> bool:
+        """Whether what comes after it is not compiled, so that further breaks are not met."""
+        return self.effect.startswith("skips")
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -63,6 +63,11 @@ STATIC = {
         def helper(x):
             return x.to(torch.int64) if torch.jit.is_tracing() else int(x)
         """,
+    "sizes of a new tensor": """
+        def f(x: torch.Tensor, rows, columns):
+            made = [torch.zeros(rows, columns) for i in range(columns)]
+            return x, made
+        """,
     "a flag": """
         def f(x: torch.Tensor, flag):
             if flag:

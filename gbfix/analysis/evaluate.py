@@ -100,7 +100,7 @@ class Evaluator(Expressions):
     def _learn(self, node: ast.Call, function: Value) -> None:
         """A name that is passed where torch takes nothing but a tensor is a tensor from then on."""
         operation = torch_table.function(function.reference) if function.reference else None
-        if operation is None:
+        if operation is None or operation.params[:1] == ("size",):  # sizes in all positions
             return
         names = [
             a.id

@@ -195,7 +195,9 @@ def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
     qualified = module.qualify(node.func)
     operation = torch_table.function(qualified) if qualified else None
     if operation is not None:
-        for position, argument in enumerate(node.args):
+        # `torch.zeros(rows, columns)`: all positions are sizes.
+        given = node.args if operation.params[:1] != ("size",) else []
+        for position, argument in enumerate(given):
             if not isinstance(argument, ast.Name) or argument.id not in names:
                 continue
             if (

@@ -21,6 +21,10 @@ from gbfix.trace.places import Place, unplaced_skips
 
 VERSION = 1
 _MOST_GUARDS = 3
+HIDDEN = (
+    "A frame that is skipped is not compiled at all, so what else breaks in it was not met: "
+    "trace again once this is fixed. `gbfix check` without a trace lists it now."
+)
 
 
 def lines(trace: Trace, joined: Joined) -> Iterator[Line]:
@@ -30,6 +34,8 @@ def lines(trace: Trace, joined: Joined) -> Iterator[Line]:
         yield from _finding(finding)
     for place in joined.unplaced:
         yield from _place(place)
+    if any(finding.seen is not None and finding.seen.hides for finding in findings):
+        yield line(HIDDEN)
     if findings or joined.unplaced:
         yield line()
     names = {entry.id: entry.name for entry in trace.entries}

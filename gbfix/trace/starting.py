@@ -7,7 +7,6 @@ recorded, too.
 
 from __future__ import annotations
 
-import builtins
 import contextlib
 import json
 import os
@@ -63,13 +62,11 @@ def start() -> None:
     actions: dict[str, Callable[[types.ModuleType], None]] = {
         DYNAMO: lambda _: _begin(wanted),
     }
-    classes: dict[tuple[str, str], Callable[[type], None]] = {}
-    for target in wanted.compile:
-        module, _, name = target.partition(":")
-        classes[module, name] = _compile_instances
-        actions.setdefault(module, lambda m, name=name: _compile_function(m, name))  # type: ignore[misc]
-    if classes:
-        _on_classes(classes)
+    if wanted.compile:
+        from gbfix.trace.compiling import compile_named
+
+        for module, action in compile_named(wanted.compile).items():
+            actions.setdefault(module, action)
     sys.meta_path.insert(0, _AfterImport(actions))
 
 
@@ -137,45 +134,3 @@ class _Loader:
         self.loader.exec_module(module)
         with contextlib.suppress(Exception):
             self.action(module)
-
-
-def _compile_function(module: types.ModuleType, name: str) -> None:
-    """Compile a function of a module that has just been loaded; classes are met as they are made."""
-    function = getattr(module, name, None)
-    if isinstance(function, types.FunctionType):
-        import torch
-
-        setattr(module, name, torch.compile(function))
-
-
-def _on_classes(wanted: dict[tuple[str, str], Callable[[type], None]]) -> None:
-    """Act on classes once they are made, also on those of the program's own `__main__`."""
-    original = builtins.__build_class__
-
-    def __build_class__(body: Any, name: str, /, *bases: Any, **options: Any) -> Any:
-        made = original(body, name, *bases, **options)
-        key = (getattr(made, "__module__", ""), getattr(made, "__qualname__", ""))
-        action = wanted.pop(key, None)
-        if action is not None:
-            with contextlib.suppress(Exception):
-                action(made)
-            if not wanted:
-                builtins.__build_class__ = original
-        return made
-
-    builtins.__build_class__ = __build_class__
-
-
-def _compile_instances(kind: type) -> None:
-    """Have `torch.compile` compile each instance of a module's class, as `module.compile()` does."""
-    import functools
-
-    original: Any = kind.__init__  # type: ignore[misc]
-
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        if getattr(self, "_compiled_call_impl", self) is None:
-            self.compile()
-
-    kind.__init__ = __init__  # type: ignore[misc]
