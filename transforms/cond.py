@@ -65,6 +65,7 @@ from gbfix.lowering.gradients import (
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects, stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.layouts import check_layouts, check_types
+from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
 
@@ -96,6 +97,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     for arm in branch.arms:
         check_arm(arm, in_place, analysis, context.facts)
     check_objects(branch, analysis, context.facts)
+    stored = [o.name for o in branch.outputs if o.is_attribute]
+    check_stores(branch.place, stored, analysis, context.facts)
     torch = context.torch(site.statement)
     predicate = Renderer(context.view, analysis, torch).render(branch.split.predicate)
     operands = attribute_operands(branch, analysis, context.facts)

@@ -75,6 +75,7 @@ class Facts:
         self._callers = Callers(self)
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
         self._made: dict[tuple[DynamoSetting, ast.AST], bool] = {}
+        self.callers: tuple[int, dict[ast.AST, list[tuple[Analysis, ast.stmt]]]] | None = None
 
     @cached_property
     def places(self) -> tuple[CompilePlace, ...]:
@@ -198,6 +199,10 @@ class Facts:
         if not self._active or len(self._active) < _MAX_DEPTH // 2:
             self._analyses[node] = made
         return made
+
+    def region_analyses(self) -> list[Analysis]:
+        """The analyses made so far of functions that run under `torch.compile`."""
+        return [a for node, a in self._analyses.items() if node in self.region]
 
     def attribute(self, cls: ClassInfo, name: str) -> Value:
         """What an attribute of instances of a class holds."""

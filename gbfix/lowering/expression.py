@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from gbfix.analysis.conditions import Refused, data_kind, leaves, split
 from gbfix.analysis.effects import effects
+from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import copied, flat, flatten
@@ -21,6 +22,7 @@ from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_
 from gbfix.lowering.branch import check_tensor
 from gbfix.lowering.gradients import held_attributes, stale_graph, stale_reason
 from gbfix.lowering.hazards import check_random
+from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import around, width_for
 from gbfix.source.text import Edit
 
@@ -66,6 +68,8 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
         condition = predicate.text if predicate.boolean else f"{predicate.operand} != 0"
         arguments = [condition, a, b]
     else:
+        stored = [n for t in getattr(statement, "targets", ()) if (n := dotted(t)) is not None]
+        check_stores((statement, statement), stored, analysis, context.facts)
         a, b = (_cloned(n, t, context) for n, t in ((node.body, a), (node.orelse, b)))
         arguments = [predicate.text, f"lambda: {a}", f"lambda: {b}"]
     body = _statement(node, statement, f"{torch}.{form}", arguments, context)

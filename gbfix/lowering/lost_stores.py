@@ -1,0 +1,161 @@
+"""Attributes whose new values Dynamo would lose because of a `torch.cond` that is traced in between.
+
+Once a plain attribute of an object was set, Dynamo (seen on torch 2.13) keeps a view of the object's
+`__dict__` that writes to the side effects as they were then; tracing an arm replaces those. What is
+set after the call goes nowhere, without a word. It does not matter in which function of the graph
+the stores stand, so callers are looked at as well. Buffers are kept elsewhere and are not lost.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.evaluate import dotted
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.project import FunctionInfo
+from gbfix.analysis.trees import walk
+from gbfix.analysis.values import Kind
+
+_MOST_CALLERS = 200
+
+
+@dataclass(frozen=True)
+class _Write:
+    """A plain attribute that a function sets, itself or in a method that it calls."""
+
+    base: str
+    name: str
+    node: ast.AST
+
+
+def check_stores(
+    place: tuple[ast.stmt, ast.stmt], outputs: Iterable[str], analysis: Analysis, facts: Facts
+) -> None:
+    """Refuse a `torch.cond` between two stores to one object.
+
+    `place` holds the first and the last statement that the branch takes up, `outputs` the attributes
+    that are set from its results.
+
+    Raises:
+        Refused: naming both attributes.
+    """
+    writes = list(_writes(analysis, facts))
+    inside = [w for w in writes if f"{w.base}.{w.name}" in set(outputs)]
+    _check_around(place, writes, inside, analysis)
+    seen = {analysis.info.node}
+    todo = [analysis.info]
+    calls = _callers(facts)
+    while todo and len(seen) < _MOST_CALLERS:
+        for caller, statement in calls.get(todo.pop().node, ()):
+            _check_around((statement, statement), list(_writes(caller, facts)), [], caller)
+            if caller.info.node not in seen:
+                seen.add(caller.info.node)
+                todo.append(caller.info)
+
+
+def _check_around(
+    place: tuple[ast.stmt, ast.stmt],
+    writes: list[_Write],
+    outputs: list[_Write],
+    analysis: Analysis,
+) -> None:
+    first, last = place
+    end = last.end_lineno or last.lineno
+    repeated = _repeated(first, analysis)
+    earlier = [w for w in writes if _line(w) < first.lineno or w.node in repeated]
+    later = [w for w in writes if _line(w) > end or w.node in repeated] + outputs
+    for before in earlier:
+        for after in later:
+            if before.base == after.base:
+                raise Refused(
+                    "lost-store",
+                    f"`{before.base}.{before.name}` is set before a `torch.cond` would run, and "
+                    f"Dynamo would then lose what is stored in `{after.base}.{after.name}` after it",
+                )
+
+
+def _line(write: _Write) -> int:
+    line: int = write.node.lineno  # type: ignore[attr-defined]
+    return line
+
+
+def _repeated(node: ast.AST, analysis: Analysis) -> set[ast.AST]:
+    """Everything in the loops around a statement."""
+    parents, found = analysis.info.module.parents, set[ast.AST]()
+    while node is not analysis.info.node and node in parents:
+        node = parents[node]
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            found |= set(ast.walk(node))
+    return found
+
+
+def _writes(
+    analysis: Analysis, facts: Facts, seen: frozenset[ast.AST] = frozenset()
+) -> Iterator[_Write]:
+    function = analysis.info.node
+    if function.name in ("__init__", "__post_init__"):
+        return
+    for node in walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            base, value = dotted(node.value), analysis.values.get(node.value)
+            if base is None or (value is not None and value.kinds & Kind.TENSOR):
+                continue
+            cls = facts.project.class_info(value.reference) if value is not None else None
+            if cls is None or not facts.registered(cls, node.attr):
+                yield _Write(base, node.attr, node)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            base, value = dotted(node.func.value), analysis.values.get(node.func)
+            if base != "self" or value is None or not value.kinds & Kind.REFERENCE:
+                continue
+            info = facts.project.function_info(value.reference) if value.reference else None
+            if info is None or info.owner is None or info.node in seen or info.node is function:
+                continue
+            inner = facts.analysis(info)
+            if inner is not None:
+                for write in _writes(inner, facts, seen | {function}):
+                    if write.base == "self":
+                        yield _Write(write.base, write.name, node)
+
+
+def _callers(facts: Facts) -> dict[ast.AST, list[tuple[Analysis, ast.stmt]]]:
+    """The functions of the region that call a function, and the statements that do."""
+    known = facts.region_analyses()
+    if facts.callers is None or facts.callers[0] != len(known):
+        found: dict[ast.AST, list[tuple[Analysis, ast.stmt]]] = {}
+        for analysis in known:
+            for callee, node in _called(analysis, facts):
+                statement = _statement(node, analysis)
+                if statement is not None:
+                    found.setdefault(callee.node, []).append((analysis, statement))
+        facts.callers = (len(known), found)
+    return facts.callers[1]
+
+
+def _called(analysis: Analysis, facts: Facts) -> Iterator[tuple[FunctionInfo, ast.Call]]:
+    for node in walk(analysis.info.node):
+        if not isinstance(node, ast.Call):
+            continue
+        value = analysis.values.get(node.func)
+        if value is None or value.reference is None:
+            continue
+        cls = facts.project.class_info(value.reference)
+        if cls is not None and value.kinds & (Kind.MODULE | Kind.OBJECT):
+            info = facts.project.method(cls, "forward") or facts.project.method(cls, "__call__")
+        else:
+            info = facts.project.function_info(value.reference)
+        if info is not None:
+            yield info, node
+
+
+def _statement(node: ast.AST, analysis: Analysis) -> ast.stmt | None:
+    parents = analysis.info.module.parents
+    while not isinstance(node, ast.stmt):
+        above = parents.get(node)
+        if above is None:
+            return None
+        node = above
+    return node
