@@ -30,6 +30,13 @@ EXAMPLES = {
         ("What gbfix would write, against what stands there", "gbfix verify model.py"),
         ("One class", "gbfix verify model.py:Block"),
     ),
+    "migrate": (
+        ("Everything that can be verified by running", "gbfix migrate src/"),
+        ("With the entries and inputs of a trace", "gbfix migrate src/ --trace trace.json"),
+        ("Without running anything, only what is safe", "gbfix migrate src/ --no-verify"),
+        ("As a branch", "gbfix migrate src/ --branch fullgraph --commit-by package"),
+        ("Take it back", "gbfix migrate src/ --undo"),
+    ),
     "explain": (("A diagnosis or a fix", "gbfix explain GBF101"),),
 }
 

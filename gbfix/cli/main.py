@@ -20,6 +20,7 @@ from gbfix.cli.check import check
 from gbfix.cli.doctor import doctor
 from gbfix.cli.examples import epilog
 from gbfix.cli.explain import explain
+from gbfix.cli.migrate import migrate
 from gbfix.cli.quickfix import quickfix
 from gbfix.cli.rules import rules
 from gbfix.cli.running import say
@@ -39,6 +40,7 @@ app.command(epilog=epilog("apply"))(apply)
 app.command(context_settings={"ignore_unknown_options": True}, epilog=epilog("quickfix"))(quickfix)
 app.command(epilog=epilog("server"))(server)
 app.command(epilog=epilog("verify"))(verify)
+app.command(epilog=epilog("migrate"))(migrate)
 app.command(context_settings=run_command.CONTEXT)(run_command.run)
 app.command(
     cls=ProgramCommand,

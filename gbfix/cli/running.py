@@ -44,9 +44,9 @@ def run(
     settings = request.settings
     # A wrong selector has to be said before any file is looked at.
     resolve(settings.select, settings.ignore, catalogue())
-    aim = target(settings.target_torch, _probes())
+    aim = target(settings.target_torch, probes())
     settings = replace(settings, quiet=aim.quiet)
-    loaded = _load(request)
+    loaded = load_files(request)
     if trace:
         request = replace(request, settings=settings)
         return _run_traced(request, loaded, trace, rewrite=rewrite, at=at)
@@ -81,7 +81,8 @@ def _with_edits(sources: Sequence[SourceFile], settings: Settings) -> RunResult:
     return replace(result, files=tuple(files))
 
 
-def _probes() -> dict[str, str]:
+def probes() -> dict[str, str]:
+    """By diagnosis, what tells whether a torch version still breaks there."""
     from gbfix.diagnoses import DIAGNOSES
 
     return {code: diagnosis.probe for code, diagnosis in DIAGNOSES.items()}
@@ -134,7 +135,8 @@ def say_errors(result: RunResult) -> None:
         say(sentence if named else f"{error.path}: {sentence}")
 
 
-def _load(request: Request) -> Loaded:
+def load_files(request: Request) -> Loaded:
+    """Find, read and decode what was asked for."""
     if request.stdin_name is not None:
         read = decode(request.stdin_name, sys.stdin.buffer.read())
         return without_syntax_errors(read, {request.stdin_name})

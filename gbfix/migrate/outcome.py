@@ -12,6 +12,7 @@ import types
 import typing
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any, TypeVar
 
 from gbfix import __version__
@@ -368,4 +369,4 @@ def _read(kind: Any, content: Any) -> Any:
         return {key: _read(arguments[1], item) for key, item in content.items()}
     if origin in (typing.Union, types.UnionType):
         return _read(next(k for k in arguments if k is not type(None)), content)
-    return kind(content) if isinstance(kind, type) and issubclass(kind, Enum) else content
+    return kind(content) if isinstance(kind, type) and issubclass(kind, Enum | Path) else content

@@ -16,11 +16,11 @@ from gbfix.verify.checker import Options, verify_sides
 from gbfix.verify.project import Pair, pairs
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.splicing import splice
-from gbfix.verify.verdict import Status, Verdict, all_verified
+from gbfix.verify.verdict import Status, Verdict
 from gbfix.verify.worker import Workers
 
-# Runs the engine again on one file of the result, without some transforms.
-Rerun = Callable[[FileResult, tuple[str, ...]], FileResult]
+# Runs the engine again on one file of the result, without some transforms; None if that is too dear.
+Rerun = Callable[[FileResult, tuple[str, ...]], FileResult | None]
 # The inputs to verify a target with; None to have them generated.
 GivenInputs = Callable[[Pair], Inputs | None]
 _OTHER_FIX_MAY_HELP = (Status.DIFFERENT, Status.NO_FEWER_BREAKS)
@@ -51,6 +51,42 @@ def keep_verified(
     return replace(result, files=tuple(files)), tuple(verdicts)
 
 
+def most_passing(
+    workers: Workers,
+    file: FileResult,
+    options: Options,
+    rerun: Rerun,
+    inputs: GivenInputs = _generated,
+) -> tuple[FileResult, dict[str, Verdict]]:
+    """The file without what does harm or no good, and the verdicts by function or class.
+
+    What could not be run, or not in all arms, is kept: whoever asks has to look at the verdicts.
+
+    Args:
+        workers: where it is run.
+        file: a changed file. Others are taken as they are on disk.
+        options: how to verify.
+        rerun: what makes the file again without some transforms.
+        inputs: the inputs that are known of a target.
+    """
+    choice = _Choice(workers, RunResult((file,)), options, rerun, inputs, file)
+    choice.enough = lambda verdict: verdict.status not in _OTHER_FIX_MAY_HELP
+    return choice.best(), choice.told
+
+
+def taken_back(file: FileResult, name: str, other: FileResult) -> FileResult | None:
+    """The file with one definition at its top as in another version; None if it cannot be cut out."""
+    text = splice(file.after, other.after, name)
+    if text is None:
+        return None
+    findings = [f for f in file.findings if not _is_in(f, name)]
+    findings += [f for f in other.findings if _is_in(f, name)]
+    if not any(finding.applied for finding in findings):
+        text = file.before.text
+    findings.sort(key=lambda f: (f.line, f.column, f.code))
+    return replace(file, after=text, findings=tuple(findings))
+
+
 @dataclass
 class _Choice:
     """The search for the best version of one file."""
@@ -61,6 +97,7 @@ class _Choice:
     rerun: Rerun
     inputs: GivenInputs
     file: FileResult
+    enough: Callable[[Verdict], bool] = lambda verdict: verdict.verified
     told: dict[str, Verdict] = field(default_factory=dict)
     left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -69,10 +106,11 @@ class _Choice:
         current = self.file
         for _ in range(_MOST_ROUNDS):
             verdicts = self._verify(current)
-            if all_verified(verdicts.values()) or not current.changed:
+            passed = bool(verdicts) and all(map(self.enough, verdicts.values()))
+            if passed or not current.changed:
                 return current
             for name, verdict in verdicts.items():
-                if not verdict.verified:
+                if not self.enough(verdict):
                     changed = self._without(current, name, verdict)
                     if changed is None:
                         return withheld(self.file, "not-verified", _reason(verdict))
@@ -87,7 +125,7 @@ class _Choice:
                 self.workers, pair.original, pair.rewritten, self.inputs(pair), self.options
             )
             before = self.told.get(name)
-            if before is None or before.verified or verdicts[name].verified:
+            if before is None or self.enough(before) or self.enough(verdicts[name]):
                 self.told[name] = verdicts[name]
         return verdicts
 
@@ -98,20 +136,13 @@ class _Choice:
             for finding in file.findings
             if finding.applied is not None and _is_in(finding, name)
         ]
+        other: FileResult | None = None
         if verdict.status in _OTHER_FIX_MAY_HELP and suspects:
             self.left_out[name] = (*self.left_out.get(name, ()), suspects[0])
             other = self.rerun(self.file, self.left_out[name])
-        else:
+        if other is None:
             other = withheld(self.file, "not-verified", _reason(self.told.get(name, verdict)))
-        text = splice(file.after, other.after, name)
-        if text is None:
-            return None
-        findings = [f for f in file.findings if not _is_in(f, name)]
-        findings += [f for f in other.findings if _is_in(f, name)]
-        if not any(finding.applied for finding in findings):
-            text = file.before.text
-        findings.sort(key=lambda f: (f.line, f.column, f.code))
-        return replace(file, after=text, findings=tuple(findings))
+        return taken_back(file, name, other)
 
 
 def _is_in(finding: Finding, name: str) -> bool:

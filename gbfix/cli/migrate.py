@@ -1,0 +1,312 @@
+"""`gbfix migrate`: rewrite a whole codebase, so that it can be interrupted and taken back.
+
+Options become a migration, its plan and its verification; what these do is known elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbfix.cli import options
+from gbfix.cli.running import say
+from gbfix.errors import UserError
+from gbfix.findings import RunResult, Safety
+from gbfix.settings import Settings
+
+if TYPE_CHECKING:
+    from gbfix.migrate.outcome import Outcome
+    from gbfix.migrate.run import Migration, Verify
+
+
+class Require(str, Enum):
+    """What a fix has to be to be written."""
+
+    VERIFIED = "verified"
+    SAFE = "safe"
+    REVIEW = "review"
+
+
+class CommitBy(str, Enum):
+    """What gets a commit of its own."""
+
+    PACKAGE = "package"
+    DIAGNOSIS = "diagnosis"
+
+
+class Executor(str, Enum):
+    """Where verification runs."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to migrate.")]
+VerifyOption = Annotated[
+    bool,
+    typer.Option("--verify/--no-verify", help="Run what can be run, original against rewritten."),
+]
+RequireOption = Annotated[
+    Require | None,
+    typer.Option(
+        "--require",
+        help="What is written: what was verified (the default), what is safe by its construction "
+        "(the default of --no-verify), or also what asks for review.",
+    ),
+]
+TargetsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--targets",
+        metavar="FILE",
+        help="Functions and classes to run, one a line, as path.py:name or package.module:name; "
+        "by default, the entries of the trace.",
+    ),
+]
+TraceFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--trace", metavar="FILE", help="A trace, for entries and recorded inputs."),
+]
+BranchName = Annotated[
+    str | None,
+    typer.Option("--branch", metavar="NAME", help="Commit to a new git branch."),
+]
+CommitByOption = Annotated[
+    CommitBy | None,
+    typer.Option("--commit-by", help="Make one commit per package or diagnosis (with --branch)."),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Also write, or undo, files that were changed.")
+]
+Undo = Annotated[
+    bool, typer.Option("--undo", help="Give every file of the latest migration its old bytes.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="End with the plan; write nothing.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as JSON.")
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes to use; all if not given."),
+]
+ExecutorOption = Annotated[
+    Executor, typer.Option("--executor", help="Where verification runs: here, or on a Ray cluster.")
+]
+
+
+def migrate(
+    folder: Folder = Path(),
+    verify: VerifyOption = True,
+    require: RequireOption = None,
+    targets: TargetsFile = None,
+    trace: TraceFiles = None,
+    branch: BranchName = None,
+    commit_by: CommitByOption = None,
+    force: Force = False,
+    undo: Undo = False,
+    dry_run: DryRun = False,
+    output: Output = None,
+    jobs: Jobs = None,
+    executor: ExecutorOption = Executor.LOCAL,
+    select: options.Select = None,
+    ignore: options.Ignore = None,
+    exclude: options.Exclude = None,
+    config: options.ConfigOption = None,
+    region: options.RegionOption = None,
+    check_style: options.CheckOption = None,
+    respect_gitignore: options.Gitignore = None,
+    target_torch: options.TargetTorch = None,
+) -> None:
+    """Rewrite a whole codebase, with a journal: interrupted, it goes on when it is run again.
+
+    Exits with 0, with 1 if files that were to be written were left as they were, with 2 on errors.
+    """
+    root = folder.resolve()
+    if not root.is_dir():
+        raise UserError(f"{folder} is no folder.")
+    if undo:
+        _undo(root, force)
+        return
+    if commit_by is not None and branch is None:
+        raise UserError("`--commit-by` needs `--branch NAME`.")
+    if require is Require.VERIFIED and not verify:
+        raise UserError("`--require verified` and `--no-verify` contradict each other.")
+    if targets is not None and not verify:
+        raise UserError("`--targets` and `--no-verify` contradict each other.")
+    needed = require or (Require.VERIFIED if verify else Require.SAFE)
+    request = options.request(
+        [folder],
+        None,
+        select=select,
+        ignore=ignore,
+        exclude=exclude,
+        safe_only=needed is Require.SAFE,
+        config=config,
+        region=region,
+        check_style=check_style,
+        respect_gitignore=respect_gitignore,
+        target_torch=target_torch,
+    )
+    # A migration asks for nothing less than review, whatever is configured for `apply`.
+    settings = request.settings
+    if needed is not Require.SAFE:
+        settings = replace(
+            settings, safety=Safety.REVIEW, verifying=verify and needed is Require.VERIFIED
+        )
+    request = replace(request, settings=settings)
+    workers = jobs or os.cpu_count() or 1
+    from gbfix.migrate import run
+    from gbfix.migrate.outcome import Policy
+    from gbfix.migrate.targets import read_targets
+
+    named = read_targets(targets) if targets is not None else ()
+    policy = Policy(
+        needed.value,
+        verify,
+        named,
+        tuple(map(str, trace or ())),
+        executor.value,
+    )
+    wanted = run.Migration(
+        root,
+        policy,
+        repr(settings),
+        force,
+        branch,
+        commit_by.value if commit_by is not None else None,
+        dry_run,
+    )
+    if not dry_run:
+        name = run.unfinished(root)
+        if name is not None:
+            say(f"migration {name} was interrupted while it was writing; it is completed.")
+    outcome = run.migrate(
+        wanted,
+        lambda: _plan(request, workers),
+        _verification(wanted, settings, workers) if verify and not dry_run else None,
+        _phases,
+    )
+    if output is not None:
+        _write(output, outcome)
+    _tell(outcome)
+    raise typer.Exit(2 if outcome.errors else int(bool(outcome.totals.not_written)))
+
+
+def _plan(request: options.Request, jobs: int) -> RunResult:
+    """Everything rewritten in memory."""
+    from gbfix.batch import rewrite
+    from gbfix.catalogue import catalogue
+    from gbfix.cli.running import load_files, probes
+    from gbfix.dynamo.target import target
+    from gbfix.selection import resolve
+
+    settings = request.settings
+    resolve(settings.select, settings.ignore, catalogue())
+    aim = target(settings.target_torch, probes())
+    loaded = load_files(request)
+    with _phases("Planning", len(loaded.sources)) as advance:
+        result = rewrite(
+            loaded.sources,
+            replace(settings, quiet=aim.quiet),
+            jobs=jobs,
+            on_file=lambda path: advance(path.name),
+        )
+    errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
+    notices = (*filter(None, [aim.notice]), *result.notices)
+    return replace(result, errors=tuple(errors), notices=notices)
+
+
+def _verification(wanted: Migration, settings: Settings, jobs: int) -> Verify:
+    from gbfix.cli.verify import verify_options
+    from gbfix.migrate.verifying import Verification
+
+    return Verification(wanted, settings, verify_options(settings), jobs, _phases)
+
+
+def _undo(root: Path, force: bool) -> None:
+    from gbfix.migrate import run
+
+    name, restored, left = run.undo(root, force=force)
+    for path, sentence in left.items():
+        say(f"{path}: left as it is: {sentence}.")
+    count = f"{len(restored)} file{'' if len(restored) == 1 else 's'}"
+    print(f"Migration {name} is undone: {count} restored.")
+    raise typer.Exit(1 if left else 0)
+
+
+def _write(path: Path, outcome: Outcome) -> None:
+    from gbfix.migrate.outcome import to_json
+
+    try:
+        path.write_text(to_json(outcome), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}.") from None
+
+
+def _tell(outcome: Outcome) -> None:
+    """A few lines on standard output, and what went wrong on standard error."""
+    from gbfix.migrate.outcome import State
+
+    totals = outcome.totals
+    for notice in outcome.notices:
+        say(notice)
+    for error in outcome.errors:
+        say(f"{error.path}: {error.sentence}")
+    planned = any(file.state is State.PLANNED for file in outcome.files)
+    written = "would be written" if planned else "written"
+    lines = [
+        f"{totals.fixed} of {totals.sites} break sites fixed, {totals.written} of {totals.files} "
+        f"files {written}"
+        + "".join(
+            f", {count} {what}"
+            for count, what in ((totals.withheld, "withheld"), (totals.not_written, "left"))
+            if count
+        )
+        + "."
+    ]
+    if totals.by_verdict:
+        lines.append("Run: " + ", ".join(f"{n} {s}" for s, n in totals.by_verdict.items()) + ".")
+    if totals.breaks is not None and totals.fragments is not None:
+        lines.append(
+            f"Breaks: {totals.breaks.before} before, {totals.breaks.after} after; graphs: "
+            f"{totals.fragments.before} before, {totals.fragments.after} after."
+        )
+    if outcome.branch is not None:
+        count = len(outcome.commits)
+        lines.append(f"Branch {outcome.branch}: {count} commit{'' if count == 1 else 's'}.")
+    if totals.written and not planned:
+        lines.append("`gbfix migrate --undo` takes it back.")
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+@contextmanager
+def _phases(name: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on standard error for each phase; nothing where nobody would see it."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.fields[phase]}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total, phase=name)
+
+        def advance(what: str) -> None:
+            bar.update(task, advance=1, description=what)
+
+        yield advance

@@ -1,0 +1,146 @@
+"""Runs one file's rewritten definitions, or one entry, and says what was found in a report's words.
+
+What comes back needs neither workers nor verdicts to be read, so that it can be kept in a journal, or
+come from another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gbfix.dynamo.records import Capture
+from gbfix.findings import FileResult, Finding
+from gbfix.migrate.outcome import Arms, BreakSeen, Captured, Checked, Fragment, SkipSeen
+from gbfix.migrate.summary import relative
+from gbfix.migrate.targets import Entry
+from gbfix.verify.applying import Rerun, most_passing
+from gbfix.verify.checker import Options, verify_sides
+from gbfix.verify.project import Pair
+from gbfix.verify.recipes import Inputs
+from gbfix.verify.targets import Side, of_file
+from gbfix.verify.verdict import Verdict
+from gbfix.verify.worker import Workers
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A file after it was run: what is kept of it, and what was found."""
+
+    after: str
+    findings: tuple[Finding, ...]
+    checked: tuple[Checked, ...]
+
+
+def try_file(
+    workers: Workers,
+    file: FileResult,
+    options: Options,
+    rerun: Rerun,
+    traces: Sequence[Path],
+    root: Path,
+) -> Tried:
+    """Run every definition of a file in which a fix was made."""
+    given: set[str] = set()
+
+    def recorded(pair: Pair) -> Inputs | None:
+        found = recorded_inputs(traces, pair.path, pair.original.target.name)
+        if found is not None:
+            given.add(pair.original.target.name)
+        return found
+
+    kept, verdicts = most_passing(workers, file, options, rerun, recorded)
+    checked = tuple(
+        checked_of(verdict, file.path, name, root, recorded=name in given)
+        for name, verdict in verdicts.items()
+    )
+    return Tried(kept.after, kept.findings, checked)
+
+
+def try_entry(
+    workers: Workers,
+    entry: Entry,
+    before: tuple[tuple[str, str], ...],
+    after: tuple[tuple[str, str], ...],
+    options: Options,
+    traces: Sequence[Path],
+    root: Path,
+) -> Checked:
+    """Run an entry with the texts of all files that change."""
+    target = of_file(entry.path, entry.name)
+    inputs = recorded_inputs(traces, entry.path, entry.name)
+    verdict = verify_sides(workers, Side(target, before), Side(target, after), inputs, options)
+    found = checked_of(verdict, entry.path, entry.name, root, recorded=inputs is not None)
+    return replace(found, entry=True)
+
+
+def recorded_inputs(traces: Sequence[Path], path: Path, name: str) -> Inputs | None:
+    """The inputs that traces have of a target."""
+    if not traces:
+        return None
+    from gbfix.trace.inputs import recorded
+
+    files = recorded(traces, path, name)
+    return Inputs(saved=tuple(map(str, files))) if files else None
+
+
+def checked_of(
+    verdict: Verdict, path: Path, name: str, root: Path, *, recorded: bool = False
+) -> Checked:
+    """A verdict in a report's words."""
+    evidence = verdict.evidence
+    file = relative(path, root)
+
+    def short(text: str) -> str:
+        return text.replace(f"{root}/", "")
+
+    return Checked(
+        id=f"{file}:{name}",
+        path=file,
+        name=name,
+        entry=False,
+        status=verdict.status.value,
+        verified=verdict.verified,
+        reason=short(verdict.reason),
+        backend=evidence.backend,
+        device=evidence.device,
+        inputs=evidence.inputs,
+        recorded=recorded,
+        calls=evidence.calls,
+        gradients=evidence.gradients,
+        seconds=round(evidence.seconds, 3),
+        arms=Arms(
+            evidence.arms.covered, evidence.arms.total, tuple(map(short, evidence.arms.missing))
+        ),
+        differences=tuple(short(str(d)) for d in verdict.differences),
+        remarks=tuple(short(str(d)) for d in verdict.remarks),
+        before=_captured(evidence.before, root),
+        after=_captured(evidence.after, root),
+    )
+
+
+def _captured(found: Capture | None, root: Path) -> Captured | None:
+    if found is None:
+        return None
+
+    def name(file: str) -> str:
+        return relative(Path(file), root)
+
+    return Captured(
+        graphs=found.graphs,
+        operators=found.operators,
+        recompiles=found.recompiles,
+        breaks=tuple(
+            BreakSeen(name(b.file), b.line, b.registry, b.diagnosis, b.reason, b.kind)
+            for b in found.breaks
+        ),
+        skips=tuple(SkipSeen(name(s.file), s.line, s.function, s.reason) for s in found.skips),
+        fragments=tuple(
+            Fragment(name(f.file), f.line, f.function, f.operators, f.cut_by, f.again)
+            for f in found.fragments
+        ),
+        left_out=found.ran.number_left_out if found.ran is not None else None,
+        fullgraph=found.fullgraph,
+        fullgraph_error=found.fullgraph_error,
+    )

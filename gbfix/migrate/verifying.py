@@ -1,0 +1,256 @@
+"""Runs what a migration has made in a pool of workers, and takes back what may not be written.
+
+First every rewritten definition is run by itself, then the entries, with all files as they would be.
+What is found in a file is kept in the journal, so that it is not run again. The policy decides what
+may stay without having been verified; what makes something different never stays.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from gbfix import batch, engine
+from gbfix.delivery import withheld
+from gbfix.findings import FileResult, RunResult
+from gbfix.migrate.checking import Tried, try_entry, try_file
+from gbfix.migrate.journal import Journal
+from gbfix.migrate.outcome import Checked, read
+from gbfix.migrate.run import Migration, Phases
+from gbfix.migrate.summary import relative
+from gbfix.migrate.targets import Entry, entries_of
+from gbfix.settings import Settings
+from gbfix.verify.applying import taken_back
+from gbfix.verify.arms import concerned
+from gbfix.verify.checker import Options
+from gbfix.verify.project import fixed_names
+from gbfix.verify.verdict import Status
+from gbfix.verify.worker import Workers
+
+_MOST_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verification of a migration, to be called with what was made.
+
+    `jobs` processes may run code at a time.
+    """
+
+    wanted: Migration
+    settings: Settings
+    options: Options
+    jobs: int
+    phases: Phases
+
+    def __call__(self, made: RunResult, journal: Journal) -> tuple[RunResult, tuple[Checked, ...]]:
+        """What may be written, and what was run, entries first.
+
+        Raises:
+            UserError: for targets that are none, and traces that cannot be read.
+        """
+        entries = entries_of(self.wanted.policy.targets, self._traces, self.wanted.root)
+        with _pool(self.jobs) as pool:
+            tried = self._files(pool, made, journal)
+            files = [
+                replace(file, after=tried[file.path].after, findings=tried[file.path].findings)
+                if file.path in tried
+                else file
+                for file in made.files
+            ]
+            own = {path: one.checked for path, one in tried.items()}
+            files, whole = self._settled(pool, files, own, entries)
+        checked = [run for file in files for run in own.get(file.path, ())]
+        return replace(made, files=tuple(files)), (*whole, *checked)
+
+    @property
+    def _traces(self) -> list[Path]:
+        return [Path(trace) for trace in self.wanted.policy.traces]
+
+    # Definitions by themselves
+
+    def _files(self, pool: _Pool, made: RunResult, journal: Journal) -> dict[Path, Tried]:
+        root = self.wanted.root
+        known = {record["key"]: record["result"] for record in journal.of("tried")}
+        changed = [file for file in made.files if file.changed]
+        keys = {file.path: _key(file, root) for file in changed}
+        tried = {
+            file.path: read(Tried, json.loads(journal.kept(known[keys[file.path]])))
+            for file in changed
+            if keys[file.path] in known
+        }
+
+        def one(file: FileResult) -> Tried:
+            return try_file(
+                pool.workers,
+                file,
+                self.options,
+                lambda f, left_out: self._rerun(made, f, left_out),
+                self._traces,
+                root,
+            )
+
+        with self.phases("Verifying", len(changed)) as advance:
+            waiting = {
+                pool.executor.submit(one, file): file for file in changed if file.path not in tried
+            }
+            for done in as_completed(waiting):
+                path = waiting[done].path
+                tried[path] = done.result()
+                content = json.dumps(asdict(tried[path]), default=str).encode()
+                journal.append("tried", key=keys[path], result=journal.keep(content))
+                advance(relative(path, root))
+        return tried
+
+    def _rerun(
+        self, made: RunResult, file: FileResult, left_out: tuple[str, ...]
+    ) -> FileResult | None:
+        """The file without some transforms, where the project is small enough to be looked at again."""
+        sources = [other.before for other in made.files]
+        if len(batch.split(sources)) > 1:
+            return None
+        settings = replace(self.settings, ignore=(*self.settings.ignore, *left_out))
+        again = engine.run(sources, settings)
+        return next((other for other in again.files if other.path == file.path), None)
+
+    # All files together
+
+    def _settled(
+        self,
+        pool: _Pool,
+        files: list[FileResult],
+        own: dict[Path, tuple[Checked, ...]],
+        entries: Sequence[Entry],
+    ) -> tuple[list[FileResult], tuple[Checked, ...]]:
+        """What may be written, and the entries as they are with that."""
+        whole: tuple[Checked, ...] = ()
+        for _ in range(_MOST_ROUNDS):
+            whole = self._entries(pool, files, entries)
+            allowed = self._allowed(files, own, entries, whole)
+            if allowed == files:
+                return files, whole
+            files = allowed
+        different = [run for run in whole if run.status == Status.DIFFERENT.value]
+        if different:
+            reason = f"{different[0].id} is different: {different[0].reason}"
+            files = [withheld(file, "not-verified", reason) for file in files]
+        return files, self._entries(pool, files, entries)
+
+    def _entries(
+        self, pool: _Pool, files: Sequence[FileResult], entries: Sequence[Entry]
+    ) -> tuple[Checked, ...]:
+        texts = {e.path: e.path.read_bytes().decode("utf-8", "replace") for e in entries}
+        texts |= {f.path.resolve(): f.before.text for f in files if f.changed}
+        texts |= {f.path.resolve(): f.before.text for f in files if f.path.resolve() in texts}
+        before = tuple((str(path), text) for path, text in sorted(texts.items()))
+        rewritten = {str(f.path.resolve()): f.after for f in files if f.changed}
+        after = tuple((path, rewritten.get(path, text)) for path, text in before)
+        root = self.wanted.root
+
+        def one(entry: Entry) -> Checked:
+            return try_entry(pool.workers, entry, before, after, self.options, self._traces, root)
+
+        with self.phases("Running entries", len(entries)) as advance:
+            results = []
+            for found in pool.executor.map(one, entries):
+                results.append(found)
+                advance(found.id)
+        return tuple(results)
+
+    def _allowed(
+        self,
+        files: list[FileResult],
+        own: dict[Path, tuple[Checked, ...]],
+        entries: Sequence[Entry],
+        whole: Sequence[Checked],
+    ) -> list[FileResult]:
+        """The files without what an entry shows to be different, or what the policy does not allow."""
+        changed = [file for file in files if file.changed]
+        texts = [(str(file.path), file.after) for file in changed]
+        used = {run.id: concerned(texts, run.name) for run in whole}
+        bad = [run for run in whole if run.status == Status.DIFFERENT.value]
+        good = [used[run.id] for run in whole if run.verified]
+        result = []
+        for file in files:
+            if file.changed:
+                for run in bad:
+                    if str(file.path) in used[run.id] or not used[run.id]:
+                        reason = f"{run.id} is different: {run.reason}"
+                        file = withheld(file, "not-verified", reason)
+                if self.wanted.policy.require == "verified":
+                    file = _only_verified(file, own.get(file.path, ()), good)
+            result.append(file)
+        return result
+
+
+def _only_verified(
+    file: FileResult,
+    checked: Sequence[Checked],
+    good: Sequence[dict[str, list[range]]],
+) -> FileResult:
+    """The file with only those definitions rewritten that were verified, alone or in an entry."""
+    runs = {run.name: run for run in checked}
+    lines = [line for used in good for line in used.get(str(file.path), ())]
+    places = {
+        node.name: node.lineno
+        for node in ast.parse(file.after).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
+    original = file
+    for name in fixed_names(file):
+        run = runs.get(name)
+        if run is not None and run.verified:
+            continue
+        if any(places.get(name, -1) in part for part in lines):
+            continue
+        reason = f"{run.status}: {run.reason}" if run is not None else "it was not run"
+        none = withheld(original, "not-verified", reason)
+        file = taken_back(file, name, none) or withheld(file, "not-verified", reason)
+    return file
+
+
+def _key(file: FileResult, root: Path) -> str:
+    """What a file's result may be used again for: the same file, rewritten in the same way."""
+    content = "\0".join((relative(file.path, root), file.before.text, file.after))
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class _Pool:
+    """Threads that each have a server of workers of their own."""
+
+    def __init__(self, jobs: int) -> None:
+        self.executor = ThreadPoolExecutor(max(1, jobs // 2))
+        self._parallel = min(2, jobs)
+        self._local = threading.local()
+        self._all: list[Workers] = []
+
+    @property
+    def workers(self) -> Workers:
+        """The workers of the thread that asks."""
+        if not hasattr(self._local, "workers"):
+            self._local.workers = Workers(self._parallel)
+            self._all.append(self._local.workers)
+        found: Workers = self._local.workers
+        return found
+
+    def close(self) -> None:
+        """End all servers; what has not begun does not begin."""
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        for workers in self._all:
+            workers.close()
+
+
+@contextmanager
+def _pool(jobs: int) -> Iterator[_Pool]:
+    pool = _Pool(jobs)
+    try:
+        yield pool
+    finally:
+        pool.close()
