@@ -6,9 +6,9 @@ were executed, without the trace, and the two are matched:
 
 - attributed: the share of Dynamo's places that are joined to a site in the source;
 - recall: the share of Dynamo's places at which `check` reports a site by itself;
-- false alarms: the share of the sites that `check` reports in executed functions at which Dynamo does
-  not break. Of these, the ones on lines that no call executed are listed apart: whether they break is
-  not known.
+- false alarms: the share of the sites that `check` reports at which Dynamo does not break. The figure
+  to act on counts sites on lines that ran. Of a line that no call reached, such as a warning about a
+  setting, Dynamo cannot tell; with those the share is over all sites in executed functions.
 
     python benchmarks/recall.py                 # all rows
     python benchmarks/recall.py --rows t5 bart
@@ -252,9 +252,10 @@ def markdown(results: list[Result], total: Result) -> str:
     lines += [
         "",
         f"Distinct places: {total['places']}; attributed {total['attributed']:.2f}; "
-        f"recall {total['recall']:.2f}; false alarms {total['false_alarm_share']:.2f}, "
-        f"on executed lines {total['false_alarm_share_on_executed_lines']:.2f}, of those that "
-        f"`check` calls certain {total['false_alarm_share_of_certain_sites']:.2f}.",
+        f"recall {total['recall']:.2f}. False alarms among sites on lines that ran: "
+        f"{total['false_alarm_share_on_executed_lines']:.2f} (among certain ones "
+        f"{total['false_alarm_share_of_certain_sites']:.2f}); among all sites in executed functions, "
+        f"most of which are on lines that no call reached: {total['false_alarm_share']:.2f}.",
     ]
     for title, kind in (("Not found", "missed"), ("False alarms", "alarms")):
         seen: dict[str, Result] = {f["site"]: f for r in results for f in r.get(kind, ())}

@@ -11,8 +11,10 @@ import torch
 
 from gbfix.cli.main import main
 from gbfix.verify.api import verify
-from gbfix.verify.checker import Options
+from gbfix.verify.checker import Options, verify_sides
+from gbfix.verify.recipes import Inputs
 from gbfix.verify.signatures import parameters
+from gbfix.verify.targets import Side, of_file
 from gbfix.verify.verdict import Kind, Status
 from gbfix.verify.worker import Workers
 
@@ -131,3 +133,25 @@ def test_a_check_that_is_skipped_may_be_missed(
     kinds = {remark["kind"] for remark in verdict["remarks"]}
     assert (Kind.EXCEPTION_SKIPPED.value in kinds) == (style == "skip")
     assert (Kind.EXCEPTION_TYPE.value in kinds) == (style == "assert")
+
+
+def test_recorded_inputs_are_joined_by_those_for_other_arms(
+    tmp_path: Path, workers: Workers
+) -> None:
+    """The recorded call takes one arm; what reaches the other has its shape and dtype."""
+    head = "import torch\n\n\ndef target(x):\n"
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(f"{head}    if x.sum() > 0:\n        return x + 1\n    return x * 2\n")
+    after.write_text(f"{head}    return torch.where(x.sum() > 0, x + 1, x * 2)\n")
+    torch.save(((torch.ones(3, 5),), {}), tmp_path / "call.pt")
+    texts = tuple((str(path.resolve()), path.read_text()) for path in (before, after))
+    verdict = verify_sides(
+        workers,
+        Side(of_file(before, "target"), texts),
+        Side(of_file(after, "target"), texts),
+        Inputs(saved=(str(tmp_path / "call.pt"),)),
+        OPTIONS,
+    )
+    assert verdict.verified, verdict
+    assert len(verdict.evidence.inputs) == 2
+    assert all("float32[3, 5]" in text for text in verdict.evidence.inputs)

@@ -30,12 +30,12 @@ def compile_named(
         classes[module, name] = _compile_instances
         names.setdefault(module, set()).add(name)
     _on_classes(classes, names)
-    own = names.pop(MAIN, None)
-    if own:
-        _in_script(own)
+    if MAIN in names:
+        _in_script(names[MAIN])
     return {
         module: lambda loaded, wanted=wanted: _compile_functions(loaded.__dict__, wanted)  # type: ignore[misc]
         for module, wanted in names.items()
+        if module != MAIN
     }
 
 
@@ -88,8 +88,8 @@ def _on_classes(
         key = (getattr(made, "__module__", ""), getattr(made, "__qualname__", ""))
         action = wanted.pop(key, None)
         if action is not None:
-            names[key[0]].discard(key[1])
             with contextlib.suppress(Exception):
+                names[key[0]].discard(key[1])
                 action(made)
             if not wanted:
                 builtins.__build_class__ = original

@@ -10,11 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import inspect
-import linecache
 import os
-import platform
-import sys
 import threading
 import time
 import types
@@ -23,6 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from gbfix.trace.describing import (
+    code_of,
+    entry_of,
+    frame_of,
+    known_of,
+    owner_of,
+    this_process,
+)
 from gbfix.trace.encoding import encode
 from gbfix.trace.model import (
     Break,
@@ -32,7 +36,6 @@ from gbfix.trace.model import (
     Failure,
     Frame,
     Known,
-    Process,
     Recompile,
     Sample,
     Signature,
@@ -47,7 +50,6 @@ _CALLS_LOOKED_AT = 256
 _MOST_FAILURES = 3
 _MOST_SIGNATURES = 4
 _SECONDS_BETWEEN_COUNTS = 1.0
-_CALLS_OF_MODULES = frozenset({"__call__", "_wrapped_call_impl", "_call_impl", "forward"})
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -155,7 +157,7 @@ class Recorder:
     @harmless
     def gave_up(self, code: types.CodeType, error: BaseException, demanded: bool) -> None:
         """Record what no break has told of: a frame that fails, be it demanded or not."""
-        from gbfix.dynamo.hooks import is_unsupported, user_stack
+        from gbfix.dynamo.ended import is_unsupported, user_stack
 
         if not is_unsupported(error) or getattr(error, "logged", False):
             return
@@ -170,19 +172,19 @@ class Recorder:
         """Record a frame left to Python."""
         self._check_process()
         first = next(iter(reason.strip().splitlines()), "")
-        self._write("skip", Skip(_code(code), first, self._entry()))
+        self._write("skip", Skip(code_of(code), first, self._entry()))
 
     @harmless
     def recompiled(self, code: types.CodeType, reasons: Sequence[str]) -> None:
         """Record a recompilation, without the names of the compilations that guards belong to."""
         self._check_process()
         guards = tuple(reason.split(": ", 1)[-1].splitlines()[0] for reason in reasons if reason)
-        self._write("recompile", Recompile(_code(code), guards, self._entry()))
+        self._write("recompile", Recompile(code_of(code), guards, self._entry()))
 
     # Entries
 
     def _called(self, function: Any) -> _Called:
-        kind = _kind_of(function)
+        kind = owner_of(function)
         known = self.by_kind.get(id(kind))
         if known is not None and kind is not None:
             return known[1]
@@ -257,24 +259,25 @@ class Recorder:
         stack: Sequence[Any],
         effect: Effect,
     ) -> None:
-        frames = tuple(_frame(frame) for frame in stack if not frame.filename.startswith(_OWN))
+        frames = tuple(frame_of(frame) for frame in stack if not frame.filename.startswith(_OWN))
         known: tuple[Known, ...] = ()
         with contextlib.suppress(Exception):
             known = self._known_at(error, frames)
         self._write(
-            "break", Break(frames, reason_of(reason), effect, _code(code), self._entry(), 1, known)
+            "break",
+            Break(frames, reason_of(reason), effect, code_of(code), self._entry(), 1, known),
         )
 
     def _known_at(self, error: BaseException | None, frames: Sequence[Frame]) -> tuple[Known, ...]:
-        from gbfix.dynamo.hooks import names_at
+        from gbfix.dynamo.ended import names_at
 
         found = names_at(error)
         if found is None or not frames or found[0].co_filename != frames[-1].file:
             return ()
-        return _known(found[1])
+        return known_of(found[1])
 
     def _sign(self, code: types.CodeType, names: dict[str, Any]) -> None:
-        made = Signature(_code(code), _known(names))
+        made = Signature(code_of(code), known_of(names))
         known = self.signatures.setdefault(made.code, set())
         if made not in known and len(known) < _MOST_SIGNATURES and made.parameters:
             known.add(made)
@@ -332,85 +335,9 @@ class _Nowhere:
         """Forget one event."""
 
 
-def entry_of(function: Any) -> Entry:
-    """The entry that a compiled function is, or the module whose call it is."""
-    kind = _kind_of(function)
-    if isinstance(kind, type):
-        code = getattr(inspect.unwrap(kind.forward), "__code__", None)  # type: ignore[attr-defined]
-        name, module = kind.__qualname__, kind.__module__
-    else:
-        code = kind
-        name = getattr(function, "__qualname__", type(function).__name__)
-        module = getattr(function, "__module__", None) or ""
-    file, line = (code.co_filename, code.co_firstlineno) if code else ("", 0)
-    return Entry(f"{file}:{line}:{name}", name, module, file, line)
-
-
-def _kind_of(function: Any) -> type | types.CodeType | None:
-    """The class of the module whose call a function is, or else the function's own code."""
-    import torch
-
-    inner = function if not hasattr(function, "__wrapped__") else inspect.unwrap(function)
-    owner = inner if isinstance(inner, torch.nn.Module) else getattr(inner, "__self__", None)
-    if isinstance(owner, torch.nn.Module):
-        if owner is inner or inner.__name__ in _CALLS_OF_MODULES:
-            return type(owner)
-    code: types.CodeType | None = getattr(getattr(inner, "__func__", inner), "__code__", None)
-    return code
-
-
-def this_process() -> Process:
-    """The process that runs."""
-    import torch
-
-    argv = tuple(getattr(sys, "argv", ()))
-    version = str(torch.__version__)
-    return Process(
-        os.getpid(), argv, str(Path.cwd()), platform.python_version(), version, time.time()
-    )
-
-
 def _capturing() -> bool:
     """Whether a CUDA graph is being captured, during which nothing may be copied."""
     import torch
 
     started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return bool(started and torch.cuda.is_current_stream_capturing())
-
-
-def _code(code: types.CodeType) -> Code:
-    return Code(code.co_filename, code.co_firstlineno, code.co_name)
-
-
-def _known(names: dict[str, Any]) -> tuple[Known, ...]:
-    from gbfix.dynamo.hooks import kind_of
-
-    found: list[Known] = []
-    for name, value in names.items():
-        if name.startswith("__"):  # Dynamo's own
-            continue
-        kind, dtype, rank = kind_of(value)
-        text = str(dtype).removeprefix("torch.") if dtype is not None else None
-        found.append(Known(name, kind, text, rank))
-    return tuple(found)
-
-
-def _frame(frame: Any) -> Frame:
-    """A `traceback.FrameSummary` as a frame; its columns are bytes of the line, from 0."""
-    line, end_line = frame.lineno or 0, getattr(frame, "end_lineno", None)
-    return Frame(
-        frame.filename,
-        line,
-        frame.name,
-        (frame.line or "").strip().splitlines()[0] if frame.line else "",
-        _column(frame.filename, line, getattr(frame, "colno", None)),
-        end_line,
-        _column(frame.filename, end_line or line, getattr(frame, "end_colno", None)),
-    )
-
-
-def _column(file: str, line: int, offset: int | None) -> int | None:
-    if offset is None:
-        return None
-    text = linecache.getline(file, line)
-    return len(text.encode()[:offset].decode(errors="replace")) + 1

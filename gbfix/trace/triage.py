@@ -36,7 +36,7 @@ def judge(
     `rerun` asks for the call to be made again; `in_child` is called in the child before it.
     """
     from gbfix.dynamo.capture import is_compile_error
-    from gbfix.dynamo.hooks import is_unsupported
+    from gbfix.dynamo.ended import is_unsupported
 
     again = _in_eager(function, args, kwargs, in_child) if rerun else None
     if again is not None and again != "":

@@ -148,7 +148,9 @@ def _calls(
             seed()
             shots.append(call(function, target, module, arguments, options))
             recompiles.append(len(recorder.recompiled) if recorder is not None else 0)
-    names = tuple(map(str, spec.inputs.recipes)) or tuple(map(description, first))
+    generated = tuple(map(str, spec.inputs.recipes))
+    stored = max(len(first) - len(generated), 0) if spec.inputs.saved else 0
+    names = (*map(description, first[:stored]), *generated) or tuple(map(description, first))
     refused = (str(s.raised) for s in shots if s.raised is not None and s.raised.by_compiler)
     return RunRecord(
         pickle.dumps(tuple(shots)),
