@@ -69,14 +69,15 @@ def _figures(outcome: Outcome) -> Iterator[str]:
     yield from _change("graph breaks, in what was run", totals.breaks)
     yield from _change("graph fragments, in what was run", totals.fragments)
     yield ""
-    if totals.by_safety:
-        said = ", ".join(f"{totals.by_safety[name]:,} {name}" for name in totals.by_safety)
-        yield f"Fixes by safety: {said}."
-    if totals.by_verdict:
-        said = ", ".join(f"{n:,} {name}" for name, n in totals.by_verdict.items())
-        yield f"Run, original against rewritten: {said}."
-    if totals.by_safety or totals.by_verdict:
-        yield ""
+    counted = (
+        ("Fixes by safety", totals.by_safety),
+        ("Run, original against rewritten", totals.by_verdict),
+    )
+    for title, by in counted:
+        said = ", ".join(f"{n:,} {name}" for name, n in by.items() if n)
+        if said:
+            yield f"{title}: {said}."
+            yield ""
 
 
 def _change(name: str, change: Change | None) -> Iterator[str]:
