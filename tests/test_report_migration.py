@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from gbfix.cli import migration_reports
+from gbfix.cli.main import app
 from gbfix.errors import UserError
 from gbfix.migrate.outcome import Error, MigratedFile, Outcome
 from gbfix.report.html import page
@@ -195,3 +197,20 @@ def test_a_report_without_a_place_is_refused_before_the_work(tmp_path: Path) -> 
     with pytest.raises(UserError, match="is a folder"):
         migration_reports.check_places(tmp_path)
     migration_reports.check_places(None, tmp_path / "report.html")
+
+
+def test_migrate_writes_its_reports(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    source = "import torch\n\n\n@torch.compile\ndef f(x):\n    print(x.sum())\n    return x\n"
+    (folder / "model.py").write_text(source)
+    report, short = tmp_path / "report.html", tmp_path / "summary.md"
+    arguments = ["migrate", str(folder), "--no-verify", "--require", "review", "--dry-run"]
+    result = CliRunner().invoke(app, [*arguments, "--report", str(report), "--summary", str(short)])
+    assert result.exit_code == 0, result.output
+    data = _data(report.read_text())
+    assert data["project"] == "project"
+    assert [(file["path"], file["state"]) for file in data["files"]] == [("model.py", "planned")]
+    assert "-    print(x.sum())" in data["files"][0]["diff"]
+    assert "1 of 1 break site would be fixed" in short.read_text()
+    assert (folder / "model.py").read_text() == source

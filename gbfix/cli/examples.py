@@ -34,6 +34,7 @@ EXAMPLES = {
         ("Everything that can be verified by running", "gbfix migrate src/"),
         ("With the entries and inputs of a trace", "gbfix migrate src/ --trace trace.json"),
         ("Without running anything, only what is safe", "gbfix migrate src/ --no-verify"),
+        ("With reports", "gbfix migrate src/ --report report.html --summary summary.md"),
         ("As a branch", "gbfix migrate src/ --branch fullgraph --commit-by package"),
         ("Take it back", "gbfix migrate src/ --undo"),
     ),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gbfix.cli import options
+from gbfix.cli import migration_reports, options
 from gbfix.cli.running import say
 from gbfix.errors import UserError
 from gbfix.findings import RunResult, Safety
@@ -114,6 +114,8 @@ def migrate(
     undo: Undo = False,
     dry_run: DryRun = False,
     output: Output = None,
+    report: migration_reports.Report = None,
+    summary: migration_reports.Summary = None,
     jobs: Jobs = None,
     executor: ExecutorOption = Executor.LOCAL,
     select: options.Select = None,
@@ -141,6 +143,7 @@ def migrate(
         raise UserError("`--require verified` and `--no-verify` contradict each other.")
     if targets is not None and not verify:
         raise UserError("`--targets` and `--no-verify` contradict each other.")
+    migration_reports.check_places(output, report, summary)
     needed = require or (Require.VERIFIED if verify else Require.SAFE)
     request = options.request(
         [folder],
@@ -196,6 +199,7 @@ def migrate(
     )
     if output is not None:
         _write(output, outcome)
+    migration_reports.write(outcome, report, summary)
     _tell(outcome)
     raise typer.Exit(2 if outcome.errors else int(bool(outcome.totals.not_written)))
 
