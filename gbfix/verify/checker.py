@@ -9,7 +9,7 @@ import os
 import pickle
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -222,6 +222,7 @@ class _Check:
         self.ways: dict[str, Runs] = {}
         self.generated: Inputs | None = None
         self.most_dims: int | None = None
+        self.varying: set[tuple[Kind, str]] = set()
 
     def verdict(self) -> Verdict:
         """Make the runs, the cheap ones first, until the verdict is known."""
@@ -391,16 +392,40 @@ class _Check:
             raise _Stop(Status.NOT_RUN, "the original ran out of memory")
         if all(plain.original_errors):
             raise _Stop(Status.FAILS_EAGER, str(plain.original_errors[0]))
-        for found in findings:
+        for (runs, label), found in zip(ways, findings, strict=True):
             self.remarks = (*self.remarks, *found.remarks)
-            if found.differences:
-                raise _Stop(Status.DIFFERENT, str(found.differences[0]), found.differences)
+            differences = self._without_own(label, runs, found.differences)
+            if differences:
+                raise _Stop(Status.DIFFERENT, str(differences[0]), differences)
         if failed is not None:
             raise failed
         if any(found.has_gradients for found in findings):
             self.evidence = replace(self.evidence, gradients=True)
         else:
             self.ways.pop(GRADIENTS, None)
+
+    def _without_own(
+        self, label: str, runs: Runs, differences: Sequence[Difference]
+    ) -> tuple[Difference, ...]:
+        """The differences without those between one run of the original and the next.
+
+        What a module keeps of a clock differs from run to run; it becomes a remark. A result that
+        does is no result that could be compared, so it stays a difference.
+        """
+        if not differences:
+            return ()
+        spec = self._spec(self.original, gradients=label == GRADIENTS)
+        (outcome,) = self.workers.run([self._job(spec)])
+        again = self._original(outcome, f"eager{label}")
+        (own,) = self._judged([(Runs(runs.original_eager, again.calls), label)])
+        own_state = [d for d in own.differences if d.place.startswith("state")]
+        self.varying |= {(d.kind, d.place) for d in own_state}
+        self.remarks = (*self.remarks, *own_state)
+        return self._steady(differences)
+
+    def _steady(self, differences: Iterable[Difference]) -> tuple[Difference, ...]:
+        """Those that are not in a place where the original differs from itself."""
+        return tuple(d for d in differences if (d.kind, d.place) not in self.varying)
 
     def _leave_out_raising(self) -> None:
         """Keep calls that raise out of compiled runs, and run those that are left in eager again.
@@ -460,7 +485,7 @@ class _Check:
                 self._count_breaks(original, record, counts)
         findings = self._judged_fully(runs)
         self.remarks = (*self.remarks, *(text for found in findings for text in found.remarks))
-        differences = [difference for found in findings for difference in found.differences]
+        differences = self._steady(d for found in findings for d in found.differences)
         failures = [error for found in findings for error in found.compiler_errors]
         if failures:
             raise _Stop(Status.FAILS_COMPILED, failures[0], differences)
