@@ -155,7 +155,8 @@ def setting_fix(
 class Transform:
     """A treatment: its name, the diagnoses it treats, and the function that proposes a fix.
 
-    `propose` returns a fix or raises `Refused`; it never writes anything.
+    `propose` returns a fix or raises `Refused`; it never writes anything. One that is `on_request` is
+    only asked where the user names it.
     """
 
     name: str
@@ -164,3 +165,4 @@ class Transform:
     doc: str
     propose: Callable[[BreakSite, Context], Fix]
     rank: int = 50
+    on_request: bool = False

@@ -47,6 +47,8 @@ def consider(
     for transform in _ordered(transforms, settings):
         if site.diagnosis.code not in transform.codes:
             continue
+        if transform.on_request and transform.name not in settings.fix_with:
+            continue
         if not selection.allows(site.diagnosis.code, transform.name):
             continue
         taken, needed = set(context.names.taken), context.needs_torch
@@ -97,7 +99,10 @@ def _told_of_presumed(fix: Fix, names: Sequence[str]) -> Fix:
 def _ordered(transforms: Sequence[Transform], settings: Settings) -> list[Transform]:
     """The transforms in order of preference, the form asked for by the user first."""
     preferred = settings.branch.value if settings.branch is not Branch.AUTO else None
-    return sorted(transforms, key=lambda t: (t.name != preferred, t.rank, t.name))
+    asked = settings.fix_with
+    return sorted(
+        transforms, key=lambda t: (t.name not in asked, t.name != preferred, t.rank, t.name)
+    )
 
 
 def chosen(outcome: Outcome, settings: Settings) -> Fix | None:

@@ -56,6 +56,8 @@ class Settings:
         target_torch: the torch version that the code is for; None for the one installed.
         verifying: whether every fix is run before it is kept, so that an assumption which running
             can check may be made.
+        fix_with: names of transforms that are preferred to others; those that are only made on
+            request are only made then.
         quiet: codes that are not reported, since that version does not break there.
     """
 
@@ -73,6 +75,7 @@ class Settings:
     respect_gitignore: bool = True
     target_torch: str | None = None
     verifying: bool = False
+    fix_with: tuple[str, ...] = ()
     quiet: frozenset[str] = frozenset()
 
     def effects_of(self, family: str) -> SideEffects:

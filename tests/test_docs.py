@@ -134,6 +134,7 @@ def test_the_before_block_becomes_the_after_block(transform: Transform) -> None:
     before, after = (whole(labelled(transform, label)) for label in ("Before", "After"))
     policy = POLICIES.get(transform.name, SideEffects.DROP)
     options = {"config": True, "verifying": True, "side_effects": policy}
+    options |= {"fix_with": (transform.name,)} if transform.on_request else {}
     text, used = rewrite(before, line_length=LINE_LENGTH, **options)
     assert text == after
     assert transform.name in used

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from gbfix.analysis.project import FunctionInfo, Module
 
@@ -22,3 +23,23 @@ def decorator_name(node: ast.expr, module: Module) -> str | None:
             return module.qualify(node.args[0])
         return name
     return module.qualify(node)
+
+
+def leaves_to_operator(node: ast.If, module: Module, compiling: Callable[[ast.expr], bool]) -> bool:
+    """Whether a test leaves a function for a custom operator of the module when compiling.
+
+    Where its other conditions do not hold, the rest is traced after all; that is as it was meant.
+    """
+    tests = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
+    if (isinstance(node.test, ast.BoolOp) and not isinstance(node.test.op, ast.And)) or not any(
+        compiling(test) for test in tests
+    ):
+        return False
+    for statement in node.body:
+        call = getattr(statement, "value", None)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            bound = module.bindings.get(call.func.id, [])
+            if len(bound) == 1 and isinstance(bound[0], ast.FunctionDef):
+                names = {decorator_name(d, module) for d in bound[0].decorator_list}
+                return bool(names & {"torch.library.custom_op", "torch.library.triton_op"})
+    return False

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from gbfix.analysis.calls import item_of
+from gbfix.analysis.decorators import leaves_to_operator
 from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.facts import Facts, settled
@@ -317,6 +318,8 @@ class _Flow(Evaluator):
         self.statement, self.mode = node, mode
         if ends[0] is None and ends[1] is not None:
             self.mode = modes[1]
+            if leaves_to_operator(node, self.info.module, self.compiling):
+                self.mode = Mode(self.mode.steps, self.mode.exclusions, eager=True)
         elif ends[1] is None and ends[0] is not None:
             self.mode = modes[0]
         return merge(ends)

@@ -48,6 +48,7 @@ def apply(
     branch: options.BranchOption = None,
     check_style: options.CheckOption = None,
     side_effects: options.SideEffectsOption = None,
+    fix_with: options.FixWith = None,
     output_format: options.Format = OutputFormat.TEXT,
     stdin_filename: options.StdinFilename = None,
     respect_gitignore: options.Gitignore = None,
@@ -73,6 +74,7 @@ def apply(
         side_effects=side_effects,
         respect_gitignore=respect_gitignore,
         target_torch=target_torch,
+        fix_with=fix_with,
     )
     if verify:
         request = replace(request, settings=replace(request.settings, verifying=True))

@@ -75,6 +75,15 @@ SideEffectsOption = Annotated[
         "--side-effects", hidden=True, help="What becomes of output in the compiled path."
     ),
 ]
+FixWith = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fix-with",
+        metavar="FIXES",
+        hidden=True,
+        help="Prefer these fixes to others; some, such as custom-op, are only made on request.",
+    ),
+]
 Format = Annotated[OutputFormat, typer.Option("--output-format", help="How to print results.")]
 TraceFiles = Annotated[
     list[Path] | None,
@@ -134,6 +143,7 @@ def request(
     respect_gitignore: bool | None = None,
     config: bool | None = None,
     target_torch: str | None = None,
+    fix_with: Sequence[str] | None = None,
 ) -> Request:
     """Join the options with the configuration that governs the first path.
 
@@ -162,6 +172,7 @@ def request(
         "respect_gitignore": respect_gitignore,
         "config": config,
         "target_torch": target_torch,
+        "fix_with": _fixes(fix_with),
     }
     # mypy cannot match a dictionary against the fields.
     changes: dict[str, object] = {key: value for key, value in given.items() if value is not None}
@@ -188,6 +199,21 @@ def _words(values: Sequence[str] | None) -> tuple[str, ...] | None:
     if not values:
         return None
     return tuple(word.strip() for value in values for word in value.split(",") if word.strip())
+
+
+def _fixes(values: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Names of fixes, all of which have to exist."""
+    wanted = _words(values)
+    if wanted:
+        from gbfix.registry import transforms
+
+        names = [transform.name for transform in transforms()]
+        unknown = [name for name in wanted if name not in names]
+        if unknown:
+            raise UserError(
+                f"`--fix-with {unknown[0]}` names no fix; the fixes are {', '.join(sorted(names))}."
+            )
+    return wanted
 
 
 def _safety(safe_only: bool, unsafe: bool) -> Safety | None:

@@ -1,0 +1,332 @@
+"""Makes a helper function an operator of its own, which the graph holds as one node.
+
+What no other fix can treat (a NumPy island, a call into a library, a result that is put together from
+data) still fits into one graph where shape and dtype of the result can be told without running it. The
+function becomes the kernel of a `torch.library.custom_op`, with a fake kernel that says what the result
+looks like, and a backward that runs the function again where gradients pass through it. Eager code
+takes the original body. This is only done when it is asked for, with `--fix-with custom-op`.
+
+Before:
+
+    def peak_normalize(x: torch.Tensor, eps: float = 1e-6):
+        peak = x.abs().max().item()
+        while peak > 1.0:
+            x = x / peak
+            peak = x.abs().max().item() - eps
+        return x * 2.0
+
+
+    def step(x: torch.Tensor):
+        return torch.relu(peak_normalize(x.sin() * 3))
+
+After:
+
+    def peak_normalize(x: torch.Tensor, eps: float = 1e-6):
+        if torch.compiler.is_compiling() and x.is_floating_point():
+            return _peak_normalize_op(x, eps)
+        peak = x.abs().max().item()
+        while peak > 1.0:
+            x = x / peak
+            peak = x.abs().max().item() - eps
+        return x * 2.0
+
+
+    @torch.library.custom_op("example::peak_normalize", mutates_args=())
+    def _peak_normalize_op(x: torch.Tensor, eps: float) -> torch.Tensor:
+        return peak_normalize(x, eps).contiguous()
+
+
+    @_peak_normalize_op.register_fake
+    def _peak_normalize_fake(x, eps):
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+    @torch.library.custom_op("example::peak_normalize_backward", mutates_args=())
+    def _peak_normalize_backward_op(grad: torch.Tensor, x: torch.Tensor, eps: float) -> torch.Tensor:
+        # The kernel of an operator runs below autograd; this turns it on again.
+        with torch.inference_mode(False), torch.enable_grad():
+            x = x.detach().requires_grad_()
+            result = peak_normalize(x, eps)
+            found = torch.autograd.grad(result, (x,), grad, materialize_grads=True)
+        return found[0].clone(memory_format=torch.contiguous_format)
+
+
+    @_peak_normalize_backward_op.register_fake
+    def _peak_normalize_backward_fake(grad, x, eps):
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+    def _peak_normalize_setup(ctx, inputs, output):
+        x, eps = inputs
+        ctx.save_for_backward(x)
+        ctx.eps = eps
+
+
+    def _peak_normalize_backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        found = _peak_normalize_backward_op(grad, x, ctx.eps)
+        return found, None
+
+
+    _peak_normalize_op.register_autograd(_peak_normalize_backward, setup_context=_peak_normalize_setup)
+
+
+    def step(x: torch.Tensor):
+        return torch.relu(peak_normalize(x.sin() * 3))
+
+What lies inside of an operator is neither fused nor compiled, and results are laid out contiguously.
+Where the conditions next to `is_compiling()` do not hold, the graph breaks as before.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.effects import effects
+from gbfix.analysis.sites import BreakSite
+from gbfix.codegen.imports import torch_name
+from gbfix.codegen.operators import Operator, written
+from gbfix.diagnoses import DIAGNOSES
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.operator_results import Results, results
+from gbfix.lowering.operator_schema import TENSOR, parameter_types
+from gbfix.lowering.operator_values import UNKNOWN_DTYPE, Holds, Known, joined
+from gbfix.source.text import Edit
+
+_REASON = "the function is one node of the graph, which is neither fused nor compiled inside"
+_OPTIONAL = f"{TENSOR} | None"
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Make the function around the site an operator.
+
+    Raises:
+        Refused: where its types or results cannot be told, or it does more than compute.
+    """
+    node = context.info.node
+    _check_place(context)
+    types = parameter_types(context)
+    tensors = [name for name, kind in types.items() if kind == TENSOR]
+    if not tensors:
+        raise Refused("no-tensor", "the function takes no tensor, which an operator needs")
+    found = results(context, tensors, [n for n, kind in types.items() if "Tensor" not in kind])
+    _check_effects(context, found)
+    values, passed = _returned(found)
+    torch, missing = torch_name(context.info.module, context.analysis, node.body[0])
+    context.needs_torch = context.needs_torch or missing
+    guards, differentiable = _conditions(types, values, found, torch)
+    width, unit = context.settings.line_length, context.unit
+    made = Operator(
+        node.name,
+        f"{context.info.module.name.replace('.', '_') or 'project'}::{node.name}",
+        types,
+        frozenset(a.arg for a in node.args.kwonlyargs),
+        sorted(found.mutated),
+        [_empty(value, torch) for value in values],
+        differentiable,
+        _names(context),
+    )
+    untracked = bool(values) and not found.mutated
+    given = [
+        f"{n}.detach()"
+        if untracked and kind == TENSOR and _is_cut(n, differentiable, guards)
+        else n
+        for n, kind in types.items()
+    ]
+    edits = (
+        _way_out(context, torch, guards, f"{made.names['op']}({', '.join(given)})", passed, width),
+        _definitions(context, written(made, torch, unit, width)),
+    )
+    safety, reason = Safety.REVIEW, _REASON
+    if found.unknown:
+        called = " and ".join(f"`{name}`" for name in dict.fromkeys(found.unknown))
+        safety, reason = Safety.UNSAFE, f"{called} is taken to change nothing and to be repeatable"
+    return Fix("custom-op", safety, reason, edits, context.needs_torch, by_running=True)
+
+
+def _is_cut(name: str, differentiable: Sequence[str], guards: Sequence[str]) -> bool:
+    """Whether an argument may require a gradient of which the result carries nothing."""
+    return name not in differentiable and f"not {name}.requires_grad" not in guards
+
+
+def _check_place(context: Context) -> None:
+    info = context.info
+    node, module = info.node, info.module
+    if info.owner is not None or info.outer is not None or isinstance(node, ast.AsyncFunctionDef):
+        raise Refused("not-a-helper", "only a function at the top level of a module is made one")
+    if module.parents[node] is not module.tree or not context.view.starts_line(node):
+        raise Refused("not-a-helper", "the function is defined inside another block")
+    if node.decorator_list:
+        raise Refused("not-a-helper", "the function is decorated")
+    if len(module.bindings.get(node.name, [])) != 1:
+        raise Refused("not-a-helper", f"`{node.name}` is bound more than once")
+    first = _first_statement(node)
+    if first is None or not context.view.starts_line(first):
+        raise NotApplicable("not-a-helper", "the body shares its line")
+
+
+def _first_statement(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt | None:
+    """The first statement below the docstring."""
+    documented = ast.get_docstring(node, clean=False) is not None
+    return next(iter(node.body[documented:]), None)
+
+
+def _check_effects(context: Context, found: Results) -> None:
+    seen = effects(context.info.node.body, context.analysis, context.facts)
+    own = {
+        n.id
+        for n in ast.walk(context.info.node)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+    } | set(context.facts.parameters(context.info))
+    for target, _ in seen.mutated:
+        root = target
+        while isinstance(root, (ast.Attribute, ast.Subscript)):
+            root = root.value
+        if isinstance(root, ast.Name) and root.id not in own:
+            raise Refused("keeps-state", f"`{root.id}` outlives the call")
+    if seen.attributes:
+        raise Refused("keeps-state", f"`{next(iter(seen.attributes))}` outlives the call")
+    if seen.output:
+        raise Refused("prints", "an operator whose result is not used would print nothing")
+    if seen.random:
+        raise Refused("draws-random", "an operator that changes nothing has to be repeatable")
+    if seen.stateful:
+        raise Refused("keeps-state", "a layer that is called changes its own state")
+
+
+def _returned(found: Results) -> tuple[list[Known], str | None]:
+    """What an operator returns, and the parameter that the function hands back beside it."""
+    if not found.returned:
+        raise Refused("no-result", "the function never returns")
+    counts = {len(values) for values in found.returned}
+    if len(counts) > 1:
+        raise Refused("results-differ", "it does not return as many values on each way out")
+    merged: list[Known] = []
+    for place in zip(*found.returned, strict=True):
+        value = place[0][0]
+        for other, _ in place[1:]:
+            value = joined(value, other)
+        merged.append(value)
+    if len(merged) == 1 and found.mutated and merged[0].bases:
+        # The tensor that was changed is handed back: `return x`.
+        names = {e.id if isinstance(e, ast.Name) else "" for ((_, e),) in found.returned}
+        if names == merged[0].bases and names <= found.mutated and merged[0].like == tuple(names):
+            if merged[0].dtype is None and not merged[0].cpu and merged[0].exact:
+                return [], names.pop()
+    if not merged and not found.mutated:
+        raise Refused("no-result", "the function returns nothing and changes no argument")
+    for value in merged:
+        if value.holds is not Holds.TENSOR or not value.shaped:
+            raise Refused("shape-unknown", "the shape of a result cannot be told from the text")
+        if value.bases:
+            shared = " or ".join(f"`{n}`" for n in sorted(value.bases))
+            raise Refused("returns-argument", f"a result may share memory with {shared}")
+        if value.dtype == UNKNOWN_DTYPE:
+            raise Refused("dtype-unknown", "the dtype of a result cannot be told from the text")
+    if len({value.ident for value in merged}) < len(merged):
+        raise Refused("returns-argument", "two results may be the same tensor")
+    return merged, None
+
+
+def _conditions(
+    types: dict[str, str], values: Sequence[Known], found: Results, torch: str
+) -> tuple[list[str], list[str]]:
+    """What has to hold for the operator to be right, and the tensors that get gradients."""
+    conditions: list[str] = []
+    for value in values:
+        if value.dtype is None and not value.exact:
+            conditions.append(f"{value.like[0]}.is_floating_point()")
+        for other in value.like[1:]:
+            if value.dtype is None:
+                conditions.append(f"{other}.dtype == {value.like[0]}.dtype")
+            conditions.append(f"{other}.device == {value.like[0]}.device")
+    if found.autocast and any(v.dtype is None for v in values):
+        conditions.append(f"not {torch}.is_autocast_enabled({values[0].like[0]}.device.type)")
+    carried = {value.grads for value in values}
+    one = next(iter(carried)) if len(carried) == 1 and len(values) == 1 else None
+    if not found.mutated and not found.untracked and (one or carried == {frozenset()}):
+        plain = one or frozenset()
+        if all(types[name] == TENSOR for name in plain) and not (
+            plain and any(kind == _OPTIONAL for kind in types.values())
+        ):
+            conditions += [f"{n}.is_floating_point()" for n in types if n in plain]
+            return list(dict.fromkeys(conditions)), [n for n in types if n in plain]
+    for name, kind in types.items():
+        if kind == TENSOR:
+            conditions.append(f"not {name}.requires_grad")
+        elif kind == _OPTIONAL:
+            conditions.append(f"({name} is None or not {name}.requires_grad)")
+    return list(dict.fromkeys(conditions)), []
+
+
+def _empty(value: Known, torch: str) -> str:
+    """An expression in the parameters that makes an empty tensor like a result."""
+    options = [f"dtype={torch}.{value.dtype}"] if value.dtype is not None else []
+    options += ['device="cpu"'] if value.cpu else []
+    first = value.like[0]
+    if value.shape is not None:
+        return f"{first}.new_empty({', '.join([value.shape, *options])})"
+    if len(value.like) > 1:
+        shapes = ", ".join(f"{name}.shape" for name in value.like)
+        return f"{first}.new_empty({', '.join([f'{torch}.broadcast_shapes({shapes})', *options])})"
+    options.append(f"memory_format={torch}.contiguous_format")
+    return f"{torch}.empty_like({', '.join([first, *options])})"
+
+
+def _names(context: Context) -> dict[str, str]:
+    base = context.info.node.name.lstrip("_")
+    take = context.names.take
+    roles = {
+        "op": f"_{base}_op",
+        "fake": f"_{base}_fake",
+        "backward_op": f"_{base}_backward_op",
+        "backward_fake": f"_{base}_backward_fake",
+        "setup": f"_{base}_setup",
+        "backward": f"_{base}_backward",
+    }
+    local = ["ctx", "inputs", "output", "grad", "result", "found", "each"]
+    parameters = {a.arg for a in ast.walk(context.info.node.args) if isinstance(a, ast.arg)}
+    free = {name: name if name not in parameters else f"{name}_" for name in local}
+    return {role: take(name) for role, name in roles.items()} | free
+
+
+def _way_out(
+    context: Context, torch: str, guards: Sequence[str], call: str, passed: str | None, width: int
+) -> Edit:
+    """The test at the top of the function that leaves to the operator when compiling."""
+    first = _first_statement(context.info.node)
+    assert first is not None
+    view, unit = context.view, context.unit
+    indent = view.indent(first)
+    tests = [f"{torch}.compiler.is_compiling()", *guards]
+    line = f"{indent}if {' and '.join(tests)}:"
+    if len(line) > width:
+        inner = f"\n{indent}{unit}and ".join(tests)
+        line = f"{indent}if (\n{indent}{unit}{inner}\n{indent}):"
+    body = f"{indent}{unit}return {call}"
+    if passed is not None:
+        body = f"{indent}{unit}{call}\n{indent}{unit}return {passed}"
+    at = view.line_start(view.start(first))
+    return Edit(at, at, f"{line}\n{body}\n")
+
+
+def _definitions(context: Context, text: str) -> Edit:
+    view, node = context.view, context.info.node
+    at = view.line_end(view.end(node))
+    if not view.ends_line(node):
+        raise Refused("not-a-helper", "something else follows the function on its last line")
+    return Edit(at, at, text)
+
+
+TRANSFORM = Transform(
+    name="custom-op",
+    codes=tuple(DIAGNOSES),
+    summary="make a helper function an operator that the graph holds as one node",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=90,
+    on_request=True,
+)
