@@ -1,6 +1,6 @@
 """The rows of the break table: one small random model each, with the calls that are made to it.
 
-Only what `shared/peers.md` says a row needs for its break to exist is set; everything else is as
+Only what a row needs for its break to exist is set; everything else is as
 small as the class allows. Transformers is imported inside the builders, so that the driver can
 list the rows without paying for it (and without importing the tree that is not under test).
 """
