@@ -41,8 +41,10 @@ class Recorder:
     def backend(self, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         """Count a graph, then have the real backend compile it."""
         placed = ("placeholder", "output")
-        names = tuple(_called(node) for node in graph.graph.nodes if node.op not in placed)
-        operators = len(names)
+        nodes = [node for node in graph.graph.nodes if node.op not in placed]
+        operators = len(nodes)
+        # The arms of a `cond` are attributes of the graph, and nothing that is called.
+        names = tuple(_called(node) for node in nodes if node.op != "get_attr")
         self.operators.append(operators)
         identity, again = _compile_id()
         self.fragments.append((identity, Fragment(*_code(), names, again=again)))
