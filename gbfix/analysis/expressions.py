@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import BUILTINS, Module
+from gbfix.analysis.records import is_record
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
@@ -21,6 +22,7 @@ from gbfix.analysis.values import (
     Kind,
     Value,
     container,
+    fresh_number,
     join,
     join_all,
     replace,
@@ -138,7 +140,10 @@ class Expressions:
         if base.kinds & (Kind.MODULE | Kind.OBJECT) and base.reference:
             cls = self.facts.project.class_info(base.reference)
             if cls is not None:
-                return self.facts.attribute(cls, attr)
+                found = self.facts.attribute(cls, attr)
+                if is_record(cls) and found.may_be_tensor:  # each instance holds tensors of its own
+                    return replace(found, shape=fresh_number(), dtype=fresh_number())
+                return found
             return self._library_attribute(base.reference, attr)
         if base.only(Kind.STATIC):
             return STATIC

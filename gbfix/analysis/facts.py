@@ -20,6 +20,7 @@ from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_made
 from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
+from gbfix.analysis.records import Records, field_value, is_record
 from gbfix.analysis.trees import walk
 from gbfix.analysis.usage import presumed_tensors, tensor_parameters
 from gbfix.analysis.values import (
@@ -82,6 +83,11 @@ class Facts:
         """The places of the project that compile."""
         return tuple(self.find_places())
 
+    @cached_property
+    def records(self) -> Records:
+        """Which records the functions of the project are called with."""
+        return Records(self.project)
+
     def is_made(self, setting: DynamoSetting, function: ast.AST) -> bool:
         """Whether a setting of Dynamo holds wherever a function is compiled."""
         key = (setting, function)
@@ -137,7 +143,10 @@ class Facts:
             elif default is None:
                 # What a constructor is given is configuration, as a rule.
                 constructs = info.node.name == "__init__"
-                given = None if constructs else self._callers.given(info, argument.arg)
+                given = None
+                if not constructs:
+                    given = self._callers.given(info, argument.arg)
+                    given = given or self.records.passed(info, argument.arg)
                 yield argument.arg, given or (UNKNOWN if constructs else MAYBE)
             elif isinstance(default, ast.Constant) and default.value is not None:
                 yield argument.arg, STATIC
@@ -222,7 +231,12 @@ class Facts:
             return Value(Kind.REFERENCE, reference=method.qualified)
         found: list[Value] = []
         for owner in self.project.mro(cls):
-            found += [self._written(w) for w in self.writes(owner).get(name, ())]
+            found += [
+                promised
+                if is_record(owner) and (promised := field_value(w.node, owner, self.project))
+                else self._written(w)
+                for w in self.writes(owner).get(name, ())
+            ]
         if found:
             return join_all(found)
         if name in _MODULE_STATIC and self.project.is_module_class(cls.qualified):
