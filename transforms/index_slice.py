@@ -6,19 +6,23 @@ compiled path counts its elements from the start that the tensor holds.
 
 Before:
 
-    def write(cache: torch.Tensor, at: torch.Tensor, key: torch.Tensor):
-        end = at + key.shape[1]
-        cache[:, at:end] = key
+    def write(cache: torch.Tensor, key: torch.Tensor):
+        at = key.sum(1).argmin()
+        cache = cache.clone()
+        cache[:, at : at + 1] = key[:, :1]
+        return cache
 
 After:
 
-    def write(cache: torch.Tensor, at: torch.Tensor, key: torch.Tensor):
-        end = at + key.shape[1]
+    def write(cache: torch.Tensor, key: torch.Tensor):
+        at = key.sum(1).argmin()
+        cache = cache.clone()
         if torch.compiler.is_compiling():
-            places = at.reshape(()) + torch.arange(key.shape[1], device=cache.device)
-            cache[:, places] = key.to(cache)
+            places = at + torch.arange(1, device=cache.device)
+            cache[:, places] = key[:, :1].to(cache)
         else:
-            cache[:, at:end] = key
+            cache[:, at : at + 1] = key[:, :1]
+        return cache
 
 The write stays in place, and a value of another dtype is converted as the slice converts it. A start
 that is read with `.item()` or `int()` stays a tensor in the compiled path if nothing but such slices
