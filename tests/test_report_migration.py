@@ -156,6 +156,14 @@ def test_summary_says_the_figures() -> None:
     assert text.count("<details>") == text.count("</details>")
 
 
+def test_a_site_without_reasons_has_a_fix_that_was_not_asked_for() -> None:
+    given = outcome(1, seed=3)
+    sites = tuple(replace(site, fix=None, refusals=()) for site in given.files[0].sites)
+    file = replace(given.files[0], sites=sites)
+    text = summary(with_totals(replace(given, files=(file,))))
+    assert f"`fix not taken`, {len(sites)} times; most often: What is on offer" in text
+
+
 def test_summary_of_nothing_run_says_so() -> None:
     given = outcome(10, checked=0)
     text = summary(replace(given, policy=replace(given.policy, verify=False)))

@@ -16,6 +16,11 @@ from gbfix.migrate.outcome import Change, Checked, MigratedFile, Outcome, Policy
 
 _MOST = 20
 _LONGEST = 60_000  # GitHub takes 65,536 characters
+# A site ends with a fix or with refusals; one with neither has a fix that was not asked for.
+_NOT_TAKEN = (
+    "What is on offer, an unsafe fix or a setting of Dynamo, was not asked for; "
+    "`gbfix check` shows it."
+)
 _APPLIED = frozenset({State.WRITTEN, State.PLANNED})
 _ESCAPED = re.compile(r"[\\`*_{}\[\]<>#|~&!$@]")
 
@@ -151,8 +156,8 @@ def _declined(outcome: Outcome) -> Iterator[str]:
         for site in file.sites:
             if site.fix is None:
                 last = site.refusals[-1] if site.refusals else None
-                code = last.code if last else "no fix"
-                said = last.sentence if last else "There is no fix for it yet."
+                code = last.code if last else "fix not taken"
+                said = last.sentence if last else _NOT_TAKEN
                 sentences.setdefault(code, Counter())[said] += 1
     ordered = sorted(sentences.items(), key=lambda item: -item[1].total())
     if not ordered:

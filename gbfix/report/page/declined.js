@@ -6,11 +6,11 @@ function drawDeclined(section) {
     for (const site of file.sites) {
       if (!isLeft(file, site)) continue;
       const reason = site.fix ? { code: file.state, sentence: file.reason || '', transform: site.fix.transform } : lastReason(site);
-      const code = reason ? reason.code : 'no fix';
+      const code = reason ? reason.code : NOT_TAKEN;
       if (!groups.has(code)) groups.set(code, { code, byReason: Boolean(reason) && !site.fix, total: 0, sentences: new Map() });
       const group = groups.get(code);
       group.total += 1;
-      const key = reason ? `${reason.transform}: ${reason.sentence}` : 'there is no fix for it yet';
+      const key = reason ? `${reason.transform}: ${reason.sentence}` : NOT_TAKEN;
       const known = group.sentences.get(key) || { times: 0, file, site, reason };
       known.times += 1;
       group.sentences.set(key, known);
@@ -46,7 +46,7 @@ function reasonRow(group, most) {
       group.byReason && h('p', null, h('button', { type: 'button', class: 'quiet', onclick: () => setFilter({ reason: group.code }, 'filters') }, 'Show the files')),
       list,
       paged(list, sentences, ({ times, file, site, reason }) => h('li', null,
-        h('div', null, h('b', null, number(times) + '\u00d7'), ' ', reason ? [h('code', null, reason.transform), ': ', prose(reason.sentence)] : 'There is no fix for it yet.'),
+        h('div', null, h('b', null, number(times) + '\u00d7'), ' ', reason ? [h('code', null, reason.transform), ': ', prose(reason.sentence)] : prose(NOT_TAKEN_BECAUSE)),
         h('div', { class: 'why' }, times > 1 ? 'for one, ' : '', h('code', null, visible(`${file.path}:${site.line}`)), ': ', prose(site.message))), 12, 'reason')));
   });
   return row;

@@ -93,6 +93,7 @@ const fixedSite = (site) => h('li', null,
 const leftSite = (site) => h('li', null,
   h('div', null, siteHead(site)),
   h('div', { class: 'why' }, prose(site.message)),
+  !(site.refusals || []).length && h('div', { class: 'why' }, prose(NOT_TAKEN_BECAUSE)),
   (site.refusals || []).map((index) => {
     const reason = REASONS[index];
     return h('div', { class: 'why' }, h('code', null, reason.transform), ' declined, ', h('code', { class: 'reason' }, reason.code), ': ', prose(reason.sentence));

@@ -31,6 +31,10 @@ for (const one of CHECKED) {
 const NAMES = new Map();
 for (const file of FILES) for (const site of file.sites) NAMES.set(site.code, site.name);
 
+// A site ends with a fix or with reasons; one with neither has a fix on offer that was not asked for.
+const NOT_TAKEN = 'fix not taken';
+const NOT_TAKEN_BECAUSE = 'What is on offer, an unsafe fix or a setting of Dynamo, was not asked for; `gbfix check` shows it.';
+
 // Why a site was left: the last that was tried has come closest.
 function lastReason(site) {
   const given = site.refusals || [];
