@@ -27,6 +27,10 @@ from gbfix.fixes import Transform
 from gbfix.registry import transforms
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # run as a script, this folder alone is on the path
+
+from scripts import remedies  # noqa: E402
+
 README = ROOT / "README.md"
 NOTE = "<!-- Written by scripts/generate_docs.py; do not edit. -->"
 REGISTRY = "https://meta-pytorch.github.io/compile-graph-break-site/gb/{}.html"
@@ -129,6 +133,7 @@ def pages() -> dict[Path, str]:
     """All generated files under `docs/`."""
     docs = ROOT / "docs"
     found = {docs / "rules.md": _rules_page(), docs / "reason-codes.md": _reasons_page()}
+    found[docs / "remedies.md"] = _page(remedies.page())
     for diagnosis in DIAGNOSES.values():
         found[docs / "diagnoses" / f"{diagnosis.code}.md"] = _diagnosis_page(diagnosis)
     for transform in transforms():
