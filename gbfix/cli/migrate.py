@@ -42,13 +42,6 @@ class CommitBy(str, Enum):
     DIAGNOSIS = "diagnosis"
 
 
-class Executor(str, Enum):
-    """Where verification runs."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to migrate.")]
 VerifyOption = Annotated[
     bool,
@@ -97,9 +90,6 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes to use; all if not given."),
 ]
-ExecutorOption = Annotated[
-    Executor, typer.Option("--executor", help="Where verification runs: here, or on a Ray cluster.")
-]
 
 
 def migrate(
@@ -117,7 +107,6 @@ def migrate(
     report: migration_reports.Report = None,
     summary: migration_reports.Summary = None,
     jobs: Jobs = None,
-    executor: ExecutorOption = Executor.LOCAL,
     select: options.Select = None,
     ignore: options.Ignore = None,
     exclude: options.Exclude = None,
@@ -176,7 +165,6 @@ def migrate(
         verify,
         named,
         tuple(map(str, trace or ())),
-        executor.value,
     )
     wanted = run.Migration(
         root,

@@ -254,7 +254,6 @@ class Policy:
     verify: bool
     targets: tuple[str, ...] = ()
     traces: tuple[str, ...] = ()
-    executor: str = "local"
 
 
 @dataclass(frozen=True)
