@@ -6,18 +6,18 @@ a number of an index of shape `[]`.
 
 Before:
 
-    def forward(self, x: torch.Tensor, scores: torch.Tensor):
-        best = scores.argmax().item()
-        return x[best] * scores[best]
+    def forward(self, x: torch.Tensor):
+        best = x.sum(-1).argmax().item()
+        return x[best] * 2
 
 After:
 
-    def forward(self, x: torch.Tensor, scores: torch.Tensor):
+    def forward(self, x: torch.Tensor):
         if torch.compiler.is_compiling():
-            best = scores.argmax().reshape(1)
-            return x[best].squeeze(0) * scores[best].squeeze(0)
-        best = scores.argmax().item()
-        return x[best] * scores[best]
+            best = x.sum(-1).argmax().reshape(1)
+            return x[best].squeeze(0) * 2
+        best = x.sum(-1).argmax().item()
+        return x[best] * 2
 
 A number selects a view, a tensor a copy. Where the view could be told from a copy, because it is
 returned, stored, handed on or changed in place, nothing is done. The index is taken to be an integer:
