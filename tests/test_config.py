@@ -9,7 +9,7 @@ import pytest
 from gbfix.config import load_config
 from gbfix.errors import UserError
 from gbfix.findings import Safety
-from gbfix.settings import Branch, CheckStyle, Region, Settings
+from gbfix.settings import Branch, CheckStyle, Region, Settings, SideEffects
 
 
 def write(folder: Path, text: str) -> Path:
@@ -110,3 +110,16 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="not UTF-8"):
         load_config(tmp_path)
+
+
+def test_side_effects_by_family(tmp_path: Path) -> None:
+    write(tmp_path, '[tool.gbfix]\nside-effects = { print = "keep", logging = "config" }\n')
+    settings = load_config(tmp_path / "model.py").settings
+    policies = [settings.effects_of(family) for family in ("print", "logging", "warnings")]
+    assert policies == [SideEffects.KEEP, SideEffects.CONFIG, SideEffects.DROP]
+
+
+def test_an_unknown_family_of_side_effects(tmp_path: Path) -> None:
+    write(tmp_path, '[tool.gbfix]\nside-effects = { prints = "keep" }\n')
+    with pytest.raises(UserError, match="print, logging, warnings"):
+        load_config(tmp_path / "model.py")

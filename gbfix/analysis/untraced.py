@@ -192,14 +192,20 @@ def untraced(node: ast.Call, analysis: Analysis, facts: Facts) -> Diagnosis | No
     if name == "copy.deepcopy" and node.args:
         value = analysis.values.get(node.args[0])
         return OBJECT_COPY if value is not None and value.tensor else None
-    if name in LOSS_CHECKS and any(k.arg == "error_if_nonfinite" for k in node.keywords):
-        return LIBRARY_CHECK
+    if name in LOSS_CHECKS:
+        return LIBRARY_CHECK if _checks_finite(node) else None
     function = analysis.values.get(node.func)
     if function is not None and function.kinds == Kind.MODULE:
         return RECURRENT_LAYER if function.reference in RECURRENT else None
     if isinstance(node.func, ast.Attribute):
         return _method(node.func, analysis)
     return None
+
+
+def _checks_finite(node: ast.Call) -> bool:
+    """Whether `clip_grad_norm_` is told to raise for a norm that is not finite."""
+    told = [k.value for k in node.keywords if k.arg == "error_if_nonfinite"] + node.args[3:4]
+    return any(not isinstance(v, ast.Constant) or bool(v.value) for v in told)
 
 
 def called(node: ast.Call, analysis: Analysis) -> str | None:

@@ -71,9 +71,7 @@ CheckOption = Annotated[
 ]
 SideEffectsOption = Annotated[
     SideEffects | None,
-    typer.Option(
-        "--side-effects", hidden=True, help="What becomes of output in the compiled path."
-    ),
+    typer.Option("--side-effects", help="What becomes of output in the compiled path."),
 ]
 FixWith = Annotated[
     list[str] | None,
