@@ -65,9 +65,10 @@ def propose(site: BreakSite, context: Context) -> Fix:
         if not _only_speaks(site.node, context):
             raise NotApplicable("not-only-output", "the branch does more than print, log or warn")
         return _guard_if(site.node, context)
-    if isinstance(site.node, (ast.IfExp, ast.BoolOp, ast.UnaryOp)):
+    if isinstance(site.node, (ast.IfExp, ast.BoolOp, ast.UnaryOp)) or not isinstance(
+        statement, ast.Expr
+    ):
         raise NotApplicable("not-only-output", "the condition decides more than output")
-    assert isinstance(statement, ast.Expr)
     check_arguments(statement, context.analysis, context.facts)
     around = _speaking_if(statement, context)
     if around is not None:

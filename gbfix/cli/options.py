@@ -78,7 +78,6 @@ FixWith = Annotated[
     typer.Option(
         "--fix-with",
         metavar="FIXES",
-        hidden=True,
         help="Prefer these fixes to others; some, such as custom-op, are only made on request.",
     ),
 ]
