@@ -7,8 +7,8 @@ what it spares. The compiled path passes it by; without compiling, the shortcut 
 Before:
 
     def spread(x: torch.Tensor):
-        for _ in range(4):
-            near = x.roll(1)
+        for step in (1, 2, 4):
+            near = x.roll(step)
             fresh = (near > 0) & (x == 0)
             if not fresh.any():
                 break
@@ -18,8 +18,8 @@ Before:
 After:
 
     def spread(x: torch.Tensor):
-        for _ in range(4):
-            near = x.roll(1)
+        for step in (1, 2, 4):
+            near = x.roll(step)
             fresh = (near > 0) & (x == 0)
             if not torch.compiler.is_compiling() and not fresh.any():
                 break

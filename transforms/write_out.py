@@ -9,8 +9,8 @@ Before:
     import torch.nn.functional as F
 
 
-    def loss(mean: torch.Tensor, target: torch.Tensor, var: torch.Tensor):
-        return F.gaussian_nll_loss(mean * 2, target, var, eps=1e-4)
+    def loss(mean: torch.Tensor, target: torch.Tensor, std: torch.Tensor):
+        return F.gaussian_nll_loss(mean * 2, target, std.square(), eps=1e-4)
 
 After:
 
@@ -44,8 +44,8 @@ After:
         return loss.mean() if reduction == "mean" else loss.sum()
 
 
-    def loss(mean: torch.Tensor, target: torch.Tensor, var: torch.Tensor):
-        return _gaussian_nll_loss(mean * 2, target, var, eps=1e-4)
+    def loss(mean: torch.Tensor, target: torch.Tensor, std: torch.Tensor):
+        return _gaussian_nll_loss(mean * 2, target, std.square(), eps=1e-4)
 
 Other functions that check values are left. `clip_grad_norm_` with `error_if_nonfinite`, for one, must
 not have changed a gradient when it raises.
