@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -70,6 +71,8 @@ def test_completion_can_be_shown(capfd: pytest.CaptureFixture[str]) -> None:
         capture_output=True,
         text=True,
         check=False,
+        # Otherwise the shell is looked for among the parents of the process, and there may be none.
+        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
     )
     assert done.returncode == 0 and "_gbfix_completion" in done.stdout
 
