@@ -14,20 +14,20 @@ SHORTCUTS = """import torch
 
 
 def spread(x: torch.Tensor):
-    for _ in range(2):
+    for step in (1, 2):
         fresh = x == 0
         if not fresh.any():
             break
-        x = torch.where(fresh, x.roll(1), x)
+        x = torch.where(fresh, x.roll(step), x)
     return x
 
 
 def count(x: torch.Tensor):
-    for _ in range(2):
+    for step in (1, 2):
         fresh = x == 0
         if not fresh.any():
             break
-        x = torch.where(fresh, x.roll(1), x) + 1
+        x = torch.where(fresh, x.roll(step), x) + 1
     return x
 """
 BYPASSED = "if not torch.compiler.is_compiling() and not fresh.any():"
