@@ -132,7 +132,10 @@ class _Search:
     def _found(self, wanted: Sequence[Parameter]) -> Found:
         """A call that runs, also with other values; failing that, one that merely runs."""
         hints = size_hints(self.target)
+        failure: NoInputs | None = None
         for attempt in (self._fits, self._attempt):
+            if failure is not None and not self._in_time():
+                break
             try:
                 return search(wanted, hints, attempt, self._is_small)
             except NoInputs as error:
