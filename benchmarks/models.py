@@ -54,7 +54,7 @@ class Row:
 
     build: Callable[[], Case]
     stock: int
-    """Graphs minus one on stock transformers, as `shared/peers.md` reports it."""
+    """Graphs minus one on stock transformers, as the peer publishes it."""
     published: str
     """The peer's figure after its rewrite, from its paper."""
     folders: tuple[str, ...]
