@@ -62,7 +62,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if not isinstance(node, ast.If):
         raise NotApplicable("no-shortcut", "this is not a branch")
     parts = split(node.test, context.analysis, context.facts)
-    found = idle(parts.predicate, lambda e: _is_boolean(e, context))
+    found = idle(parts.predicate, context.analysis.values)
     if found is None:
         raise NotApplicable("no-shortcut", "the test does not ask whether there is anything to do")
     spared, busy = (node.body, node.orelse) if found.truth else (node.orelse, node.body)
@@ -80,11 +80,6 @@ def propose(site: BreakSite, context: Context) -> Fix:
     else:
         edits = compiled_test(node, torch, parts.guards, context)
     return Fix("bypass", Safety.UNSAFE, _REASON, edits, context.needs_torch, by_running=True)
-
-
-def _is_boolean(node: ast.expr, context: Context) -> bool:
-    value = context.analysis.values.get(node)
-    return value is not None and value.tensor and value.boolean
 
 
 def _trivial(statement: ast.stmt, context: Context) -> bool:

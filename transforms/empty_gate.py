@@ -67,7 +67,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise NotApplicable("no-gate", "the branch has another side")
     parts = split(node.test, context.analysis, context.facts)
     mask = _asked(node.test, context)
-    found = idle(parts.predicate, lambda e: _is_boolean(e, context))
+    found = idle(parts.predicate, context.analysis.values)
     masks = found.masks if found is not None and not found.truth else ()
     if mask is None and not masks:
         raise NotApplicable("no-gate", "the branch does not ask whether a mask selects anything")
@@ -134,11 +134,6 @@ def _check_shape(
     masks = [v for v in inner if v.boolean]
     if not masks or not all(v.shape == before.shape or v.zero_dim for v in masks):
         raise NotApplicable("no-gate", f"the mask may not have the shape of `{target}`")
-
-
-def _is_boolean(node: ast.expr, context: Context) -> bool:
-    value = context.analysis.values.get(node)
-    return value is not None and value.tensor and value.boolean
 
 
 def _target(statement: ast.stmt) -> str | None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from gbfix.cli import options
-from gbfix.cli.running import run, say, say_errors
+from gbfix.cli.running import run, say, say_errors, write_report
 from gbfix.errors import UserError
 from gbfix.findings import RunResult
 
@@ -170,18 +170,11 @@ def _against_baseline(result: RunResult, path: Path, write: bool) -> RunResult:
 
     if write and not path.exists():
         counts = baseline.counted(result, path)
-        _write(path, baseline.text(counts))
+        write_report(path, baseline.text(counts))
         return baseline.compare(result, counts, path).result
     compared = baseline.compare(result, baseline.read(path), path)
     if write:
-        _write(path, baseline.text(compared.remaining))
+        write_report(path, baseline.text(compared.remaining))
     elif compared.gone:
         say(f"{path}: {compared.gone} of its findings are no more; --write-baseline drops them.")
     return compared.result
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}.") from None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gbfix.cli.running import write_report
 from gbfix.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,15 +49,8 @@ def write(outcome: Outcome, report: Path | None, summary: Path | None) -> None:
     if report is not None:
         from gbfix.report.html import page
 
-        _write(report, page(outcome))
+        write_report(report, page(outcome))
     if summary is not None:
         from gbfix.report import markdown
 
-        _write(summary, markdown.summary(outcome))
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}.") from None
+        write_report(summary, markdown.summary(outcome))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gbfix.cli.options import Request
 from gbfix.cli.progress import progress
+from gbfix.errors import UserError
 from gbfix.findings import FileResult, RunResult
 from gbfix.settings import Settings
 from gbfix.source.loading import Loaded, decode, load, without_syntax_errors
@@ -150,3 +151,15 @@ def load_files(request: Request) -> Loaded:
     )
     loaded = without_syntax_errors(load(found.files), set(request.paths))
     return replace(loaded, errors=(*found.errors, *loaded.errors))
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write a file that the user named.
+
+    Raises:
+        UserError: if it cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}.") from None

@@ -8,14 +8,14 @@ nothing is for others to prove, or to run.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import Combined, Negated, Predicate
+from gbfix.analysis.values import Value
 from gbfix.lowering.neutral import Neutral, reduced, zero_test
 
-# Whether an expression is a tensor of dtype bool.
-IsBoolean = Callable[[ast.expr], bool]
+Values = Mapping[ast.AST, Value]
 
 _COUNTS = frozenset({"sum", "count_nonzero", "max", "amax", "norm"})
 _READS = frozenset({"item", "bool", "cpu", "detach"})
@@ -29,14 +29,14 @@ class Idle:
     masks: tuple[Neutral, ...]
 
 
-def idle(predicate: Predicate, boolean: IsBoolean) -> Idle | None:
+def idle(predicate: Predicate, values: Values) -> Idle | None:
     """What a predicate says, or None if it asks something else."""
     if isinstance(predicate, Negated):
-        found = idle(predicate.part, boolean)
+        found = idle(predicate.part, values)
         return None if found is None else Idle(not found.truth, found.masks)
     if isinstance(predicate, Combined):
-        return _combined([idle(part, boolean) for part in predicate.parts], predicate.conjunction)
-    return _test(predicate.node, boolean)
+        return _combined([idle(part, values) for part in predicate.parts], predicate.conjunction)
+    return _test(predicate.node, values)
 
 
 def _combined(parts: Sequence[Idle | None], conjunction: bool) -> Idle | None:
@@ -47,23 +47,23 @@ def _combined(parts: Sequence[Idle | None], conjunction: bool) -> Idle | None:
     return Idle(conjunction, tuple(mask for part in found for mask in part.masks))
 
 
-def _test(node: ast.expr, boolean: IsBoolean) -> Idle | None:
+def _test(node: ast.expr, values: Values) -> Idle | None:
     node = _read(node)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        found = _test(node.operand, boolean)
+        found = _test(node.operand, values)
         return None if found is None else Idle(not found.truth, found.masks)
     if isinstance(node, ast.Compare):
-        return _counted(node, boolean)
+        return _counted(node, values)
     reduction = reduced(node)
     if reduction is None:
         return None
     name, inner = reduction
     if name == "any":
-        return Idle(False, (_mask(inner, boolean, nothing=True),))
-    return Idle(True, (_mask(inner, boolean, nothing=False),))
+        return Idle(False, (_mask(inner, values, nothing=True),))
+    return Idle(True, (_mask(inner, values, nothing=False),))
 
 
-def _mask(node: ast.expr, boolean: IsBoolean, *, nothing: bool) -> Neutral:
+def _mask(node: ast.expr, values: Values, *, nothing: bool) -> Neutral:
     """What is known of a mask that is false everywhere, or true everywhere."""
     while isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
         node, nothing = node.operand, not nothing
@@ -73,33 +73,33 @@ def _mask(node: ast.expr, boolean: IsBoolean, *, nothing: bool) -> Neutral:
     zero = zero_test(node, ast.NotEq)
     if zero is not None:
         return Neutral(zero, False, nothing)
-    return Neutral(ast.unparse(node), boolean(node), nothing)
+    return Neutral(ast.unparse(node), _is_boolean(node, values), nothing)
 
 
-def _counted(node: ast.Compare, boolean: IsBoolean) -> Idle | None:
+def _counted(node: ast.Compare, values: Values) -> Idle | None:
     """`mask.sum() == 0`, `count_nonzero(x) > 0`, `d.abs().max() == 0`, `keep.sum() == keep.numel()`."""
     if len(node.ops) != 1:
         return None
     left, right, operator = _read(node.left), _read(node.comparators[0]), type(node.ops[0])
     if isinstance(right, ast.Call) and ast.unparse(right).endswith(".numel()"):
-        counted = _counts(left, boolean)
+        counted = _counts(left, values)
         if counted is None or operator not in (ast.Eq, ast.NotEq, ast.Lt):
             return None
-        return Idle(operator is ast.Eq, (_mask(counted, boolean, nothing=False),))
+        return Idle(operator is ast.Eq, (_mask(counted, values, nothing=False),))
     if not isinstance(right, ast.Constant) or type(right.value) not in (int, float, bool):
         return None
-    counted = _counts(left, boolean)
+    counted = _counts(left, values)
     if counted is None:
         return None
     empty = {(ast.Eq, 0), (ast.LtE, 0), (ast.Lt, 1)}
     some = {(ast.NotEq, 0), (ast.Gt, 0), (ast.GtE, 1)}
-    known = (_mask(counted, boolean, nothing=True),)
+    known = (_mask(counted, values, nothing=True),)
     if (operator, right.value) in empty:
         return Idle(True, known)
     return Idle(False, known) if (operator, right.value) in some else None
 
 
-def _counts(node: ast.expr, boolean: IsBoolean) -> ast.expr | None:
+def _counts(node: ast.expr, values: Values) -> ast.expr | None:
     """What a reduction counts: it is zero only if every element is.
 
     The sum of a tensor of any sign is no count: `x.sum() > 0` asks something else.
@@ -111,7 +111,7 @@ def _counts(node: ast.expr, boolean: IsBoolean) -> ast.expr | None:
     if name not in _COUNTS or node.keywords or len(node.args) != int(on_torch):
         return None
     inner = node.args[0] if on_torch else node.func.value
-    if name in {"count_nonzero", "norm"} or boolean(inner):
+    if name in {"count_nonzero", "norm"} or _is_boolean(inner, values):
         return inner
     absolute = isinstance(inner, ast.Call) and (
         isinstance(inner.func, ast.Attribute) and inner.func.attr in {"abs", "square"}
@@ -131,3 +131,9 @@ def _read(node: ast.expr) -> ast.expr:
         else:
             break
     return node
+
+
+def _is_boolean(node: ast.expr, values: Values) -> bool:
+    """Whether an expression is known to be a tensor of dtype bool."""
+    value = values.get(node)
+    return value is not None and value.tensor and value.boolean

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gbfix.errors import UserError
+from gbfix.source.writing import sync_folder
 
 FOLDER = Path(".gbfix", "migrate")
 _LOG = "journal.jsonl"
@@ -124,7 +125,7 @@ def create(root: Path, name: str, **content: Any) -> Journal:
         log = folder / _LOG
         log.touch()
         for parent in (folder, folder.parent, folder.parent.parent, root):
-            _sync(parent)
+            sync_folder(parent)
     journal = Journal(folder)
     journal.append("begin", id=name, **content)
     return journal
@@ -256,20 +257,10 @@ def _put(place: Path, content: bytes) -> None:
     finally:
         os.close(descriptor)
     temporary.replace(place)
-    _sync(place.parent)
+    sync_folder(place.parent)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def _sync(folder: Path) -> None:
-    # Not every system can open or sync a folder.
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -71,7 +71,7 @@ def _replace(path: Path, target: Path, status: os.stat_result, before: bytes, af
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def _keep_owner_and_mode(temporary: Path, status: os.stat_result) -> None:
@@ -84,7 +84,8 @@ def _keep_owner_and_mode(temporary: Path, status: os.stat_result) -> None:
     temporary.chmod(stat.S_IMODE(status.st_mode))
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder last through a loss of power, as far as the system can."""
     # Not every system can open or sync a folder, and the file itself is already safe.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
