@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ from gbfix.settings import Settings
 
 if TYPE_CHECKING:
     from gbfix.migrate.outcome import Outcome
+    from gbfix.migrate.pools import MakePool, Pool
     from gbfix.migrate.run import Migration, Verify
 
 
@@ -33,6 +35,13 @@ class Require(str, Enum):
     VERIFIED = "verified"
     SAFE = "safe"
     REVIEW = "review"
+
+
+class Where(str, Enum):
+    """Where code is run."""
+
+    LOCAL = "local"
+    RAY = "ray"
 
 
 class CommitBy(str, Enum):
@@ -91,6 +100,20 @@ Jobs = Annotated[
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes to use; all if not given."),
 ]
 
+ExecutorOption = Annotated[
+    Where,
+    typer.Option("--executor", help="Where code is run: on this machine, or on a Ray cluster."),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="The cluster of `--executor ray`, as `ray.init` takes it. By default that of "
+        "$RAY_ADDRESS, or else a Ray that is started on this machine.",
+    ),
+]
+
 
 def migrate(
     folder: Folder = Path(),
@@ -107,6 +130,8 @@ def migrate(
     report: migration_reports.Report = None,
     summary: migration_reports.Summary = None,
     jobs: Jobs = None,
+    executor: ExecutorOption = Where.LOCAL,
+    ray_address: RayAddress = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
     exclude: options.Exclude = None,
@@ -132,6 +157,8 @@ def migrate(
         raise UserError("`--require verified` and `--no-verify` contradict each other.")
     if targets is not None and not verify:
         raise UserError("`--targets` and `--no-verify` contradict each other.")
+    if ray_address is not None and executor is not Where.RAY:
+        raise UserError("`--ray-address` needs `--executor ray`.")
     migration_reports.check_places(output, report, summary)
     needed = require or (Require.VERIFIED if verify else Require.SAFE)
     request = options.request(
@@ -182,7 +209,9 @@ def migrate(
     outcome = run.migrate(
         wanted,
         lambda: _plan(request, workers),
-        _verification(wanted, settings, workers) if verify and not dry_run else None,
+        _verification(wanted, settings, partial(_pool, executor, ray_address, workers))
+        if verify and not dry_run
+        else None,
         _phases,
     )
     if output is not None:
@@ -216,11 +245,21 @@ def _plan(request: options.Request, jobs: int) -> RunResult:
     return replace(result, errors=tuple(errors), notices=notices)
 
 
-def _verification(wanted: Migration, settings: Settings, jobs: int) -> Verify:
+def _verification(wanted: Migration, settings: Settings, pool: MakePool) -> Verify:
     from gbfix.cli.verify import verify_options
     from gbfix.migrate.verifying import Verification
 
-    return Verification(wanted, settings, verify_options(settings), jobs, _phases)
+    return Verification(wanted, settings, verify_options(settings), pool, _phases)
+
+
+def _pool(executor: Where, address: str | None, jobs: int) -> Pool:
+    if executor is Where.RAY:
+        from gbfix.migrate.ray_pool import RayPool
+
+        return RayPool(address, jobs)
+    from gbfix.migrate.pools import LocalPool
+
+    return LocalPool(jobs)
 
 
 def _undo(root: Path, force: bool) -> None:

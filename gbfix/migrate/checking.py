@@ -10,12 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gbfix import batch, engine
 from gbfix.dynamo.records import Capture
 from gbfix.findings import FileResult, Finding
 from gbfix.migrate.outcome import Arms, BreakSeen, Captured, Checked, Fragment, SkipSeen
+from gbfix.migrate.pools import Shared
 from gbfix.migrate.summary import relative
 from gbfix.migrate.targets import Entry
-from gbfix.verify.applying import Rerun, most_passing
+from gbfix.settings import Settings
+from gbfix.source.text import SourceFile
+from gbfix.verify.applying import most_passing
 from gbfix.verify.checker import Options, verify_sides
 from gbfix.verify.project import Pair
 from gbfix.verify.recipes import Inputs
@@ -33,46 +37,76 @@ class Tried:
     checked: tuple[Checked, ...]
 
 
-def try_file(
-    workers: Workers,
-    file: FileResult,
-    options: Options,
-    rerun: Rerun,
-    traces: Sequence[Path],
-    root: Path,
-) -> Tried:
-    """Run every definition of a file in which a fix was made."""
-    given: set[str] = set()
-
-    def recorded(pair: Pair) -> Inputs | None:
-        found = recorded_inputs(traces, pair.path, pair.original.target.name)
-        if found is not None:
-            given.add(pair.original.target.name)
-        return found
-
-    kept, verdicts = most_passing(workers, file, options, rerun, recorded)
-    checked = tuple(
-        checked_of(verdict, file.path, name, root, recorded=name in given)
-        for name, verdict in verdicts.items()
-    )
-    return Tried(kept.after, kept.findings, checked)
+Texts = tuple[tuple[str, str], ...]
+"""Files that are not read from disk: their paths and what is in them."""
 
 
-def try_entry(
-    workers: Workers,
-    entry: Entry,
-    before: tuple[tuple[str, str], ...],
-    after: tuple[tuple[str, str], ...],
-    options: Options,
-    traces: Sequence[Path],
-    root: Path,
-) -> Checked:
-    """Run an entry with the texts of all files that change."""
-    target = of_file(entry.path, entry.name)
-    inputs = recorded_inputs(traces, entry.path, entry.name)
-    verdict = verify_sides(workers, Side(target, before), Side(target, after), inputs, options)
-    found = checked_of(verdict, entry.path, entry.name, root, recorded=inputs is not None)
-    return replace(found, entry=True)
+@dataclass(frozen=True)
+class Again:
+    """Makes a file without some transforms, where the project is small enough to be looked at again."""
+
+    sources: Shared[list[SourceFile]]
+    settings: Settings
+
+    def __call__(self, file: FileResult, left_out: tuple[str, ...]) -> FileResult | None:
+        """The file, or None."""
+        sources = self.sources.get()
+        if len(batch.split(sources)) > 1:
+            return None
+        settings = replace(self.settings, ignore=(*self.settings.ignore, *left_out))
+        again = engine.run(sources, settings)
+        return next((other for other in again.files if other.path == file.path), None)
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """Runs every definition of a file in which a fix was made."""
+
+    file: FileResult
+    options: Options
+    again: Again
+    traces: Sequence[Path]
+    root: Path
+
+    def __call__(self, workers: Workers) -> Tried:
+        """Run them."""
+        given: set[str] = set()
+
+        def recorded(pair: Pair) -> Inputs | None:
+            found = recorded_inputs(self.traces, pair.path, pair.original.target.name)
+            if found is not None:
+                given.add(pair.original.target.name)
+            return found
+
+        kept, verdicts = most_passing(workers, self.file, self.options, self.again, recorded)
+        checked = tuple(
+            checked_of(verdict, self.file.path, name, self.root, recorded=name in given)
+            for name, verdict in verdicts.items()
+        )
+        return Tried(kept.after, kept.findings, checked)
+
+
+@dataclass(frozen=True)
+class EntryTask:
+    """Runs an entry with the texts, before and after, of all files that change."""
+
+    entry: Entry
+    texts: Shared[tuple[Texts, Texts]]
+    options: Options
+    traces: Sequence[Path]
+    root: Path
+
+    def __call__(self, workers: Workers) -> Checked:
+        """Run it."""
+        before, after = self.texts.get()
+        path, name = self.entry.path, self.entry.name
+        target = of_file(path, name)
+        inputs = recorded_inputs(self.traces, path, name)
+        verdict = verify_sides(
+            workers, Side(target, before), Side(target, after), inputs, self.options
+        )
+        found = checked_of(verdict, path, name, self.root, recorded=inputs is not None)
+        return replace(found, entry=True)
 
 
 def recorded_inputs(traces: Sequence[Path], path: Path, name: str) -> Inputs | None:

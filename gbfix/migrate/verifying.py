@@ -10,19 +10,18 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Sequence
+from concurrent.futures import as_completed
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from gbfix import batch, engine
 from gbfix.delivery import withheld
 from gbfix.findings import FileResult, RunResult
-from gbfix.migrate.checking import Tried, try_entry, try_file
+from gbfix.migrate.checking import Again, EntryTask, FileTask, Tried
 from gbfix.migrate.journal import Journal
 from gbfix.migrate.outcome import Checked, read
+from gbfix.migrate.pools import MakePool, Pool
 from gbfix.migrate.run import Migration, Phases
 from gbfix.migrate.summary import relative
 from gbfix.migrate.targets import Entry, entries_of
@@ -32,7 +31,6 @@ from gbfix.verify.arms import concerned
 from gbfix.verify.checker import Options
 from gbfix.verify.project import fixed_names
 from gbfix.verify.verdict import Status
-from gbfix.verify.worker import Workers
 
 _MOST_ROUNDS = 3
 
@@ -41,13 +39,13 @@ _MOST_ROUNDS = 3
 class Verification:
     """The verification of a migration, to be called with what was made.
 
-    `jobs` processes may run code at a time.
+    `pool` makes what runs the code.
     """
 
     wanted: Migration
     settings: Settings
     options: Options
-    jobs: int
+    pool: MakePool
     phases: Phases
 
     def __call__(self, made: RunResult, journal: Journal) -> tuple[RunResult, tuple[Checked, ...]]:
@@ -57,7 +55,7 @@ class Verification:
             UserError: for targets that are none, and traces that cannot be read.
         """
         entries = entries_of(self.wanted.policy.targets, self._traces, self.wanted.root)
-        with _pool(self.jobs) as pool:
+        with closing(self.pool()) as pool:
             tried = self._files(pool, made, journal)
             files = [
                 replace(file, after=tried[file.path].after, findings=tried[file.path].findings)
@@ -76,7 +74,7 @@ class Verification:
 
     # Definitions by themselves
 
-    def _files(self, pool: _Pool, made: RunResult, journal: Journal) -> dict[Path, Tried]:
+    def _files(self, pool: Pool, made: RunResult, journal: Journal) -> dict[Path, Tried]:
         root = self.wanted.root
         known = {record["key"]: record["result"] for record in journal.of("tried")}
         changed = [file for file in made.files if file.changed]
@@ -87,19 +85,13 @@ class Verification:
             if keys[file.path] in known
         }
 
-        def one(file: FileResult) -> Tried:
-            return try_file(
-                pool.workers,
-                file,
-                self.options,
-                lambda f, left_out: self._rerun(made, f, left_out),
-                self._traces,
-                root,
-            )
-
+        sources = pool.share([file.before for file in made.files])
+        again = Again(sources, self.settings)
         with self.phases("Verifying", len(changed)) as advance:
             waiting = {
-                pool.executor.submit(one, file): file for file in changed if file.path not in tried
+                pool.submit(FileTask(file, self.options, again, self._traces, root)): file
+                for file in changed
+                if file.path not in tried
             }
             for done in as_completed(waiting):
                 path = waiting[done].path
@@ -109,22 +101,11 @@ class Verification:
                 advance(relative(path, root))
         return tried
 
-    def _rerun(
-        self, made: RunResult, file: FileResult, left_out: tuple[str, ...]
-    ) -> FileResult | None:
-        """The file without some transforms, where the project is small enough to be looked at again."""
-        sources = [other.before for other in made.files]
-        if len(batch.split(sources)) > 1:
-            return None
-        settings = replace(self.settings, ignore=(*self.settings.ignore, *left_out))
-        again = engine.run(sources, settings)
-        return next((other for other in again.files if other.path == file.path), None)
-
     # All files together
 
     def _settled(
         self,
-        pool: _Pool,
+        pool: Pool,
         files: list[FileResult],
         own: dict[Path, tuple[Checked, ...]],
         entries: Sequence[Entry],
@@ -144,7 +125,7 @@ class Verification:
         return files, self._entries(pool, files, entries)
 
     def _entries(
-        self, pool: _Pool, files: Sequence[FileResult], entries: Sequence[Entry]
+        self, pool: Pool, files: Sequence[FileResult], entries: Sequence[Entry]
     ) -> tuple[Checked, ...]:
         texts = {e.path: e.path.read_bytes().decode("utf-8", "replace") for e in entries}
         texts |= {f.path.resolve(): f.before.text for f in files if f.changed}
@@ -152,16 +133,16 @@ class Verification:
         before = tuple((str(path), text) for path, text in sorted(texts.items()))
         rewritten = {str(f.path.resolve()): f.after for f in files if f.changed}
         after = tuple((path, rewritten.get(path, text)) for path, text in before)
-        root = self.wanted.root
-
-        def one(entry: Entry) -> Checked:
-            return try_entry(pool.workers, entry, before, after, self.options, self._traces, root)
-
+        texts_of = pool.share((before, after))
+        waiting = [
+            pool.submit(EntryTask(entry, texts_of, self.options, self._traces, self.wanted.root))
+            for entry in entries
+        ]
         with self.phases("Running entries", len(entries)) as advance:
             results = []
-            for found in pool.executor.map(one, entries):
-                results.append(found)
-                advance(found.id)
+            for found in waiting:
+                results.append(found.result())
+                advance(results[-1].id)
         return tuple(results)
 
     def _allowed(
@@ -220,37 +201,3 @@ def _key(file: FileResult, root: Path) -> str:
     """What a file's result may be used again for: the same file, rewritten in the same way."""
     content = "\0".join((relative(file.path, root), file.before.text, file.after))
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-class _Pool:
-    """Threads that each have a server of workers of their own."""
-
-    def __init__(self, jobs: int) -> None:
-        self.executor = ThreadPoolExecutor(max(1, jobs // 2))
-        self._parallel = min(2, jobs)
-        self._local = threading.local()
-        self._all: list[Workers] = []
-
-    @property
-    def workers(self) -> Workers:
-        """The workers of the thread that asks."""
-        if not hasattr(self._local, "workers"):
-            self._local.workers = Workers(self._parallel)
-            self._all.append(self._local.workers)
-        found: Workers = self._local.workers
-        return found
-
-    def close(self) -> None:
-        """End all servers; what has not begun does not begin."""
-        self.executor.shutdown(wait=False, cancel_futures=True)
-        for workers in self._all:
-            workers.close()
-
-
-@contextmanager
-def _pool(jobs: int) -> Iterator[_Pool]:
-    pool = _Pool(jobs)
-    try:
-        yield pool
-    finally:
-        pool.close()
