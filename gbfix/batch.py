@@ -16,7 +16,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from gbfix import engine
-from gbfix.analysis.modules import Module, unparsed_module
+from gbfix.analysis.modules import Module
+from gbfix.analysis.naming import named
 from gbfix.analysis.regions import Plan
 from gbfix.analysis.trees import forget
 from gbfix.cache import Cache
@@ -311,7 +312,7 @@ class _World:
         self._renew()
 
     def _renew(self) -> None:
-        self.modules = [unparsed_module(f) for f in self.files if "torch" in f.text]
+        self.modules = named([f for f in self.files if "torch" in f.text])
 
     def analyse(self, job: _Job) -> PartResult:
         """Look at one part."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gbfix.analysis.facts import Facts
+from gbfix.analysis.naming import named
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import FunctionInfo, Module, Project, parse_module
 from gbfix.analysis.regions import Plan, Regions, may_compile
@@ -261,6 +262,7 @@ class _Run:
         self.observed = replace(observed, before=self._before) if observed is not None else None
         self.only = only
         self.modules: dict[Path, Module] = {}
+        self._names: dict[Path, Module] = {}
         self.others: Sequence[Module] | None = None
         self.reached: frozenset[str] | None = None
         self.notices: list[str] = []
@@ -286,6 +288,7 @@ class _Run:
 
     def part(self, modules: Sequence[Module], plan: Plan, done: frozenset[str]) -> PartResult:
         """One pass over a part of a project."""
+        self.others = modules
         by_path = {module.source.path: module for module in modules}
         todo = [s for s in self.states if self._parse(s)]
         own = [self.modules[s.original.path] for s in todo]
@@ -325,7 +328,7 @@ class _Run:
         if "torch" not in state.original.text:
             return False
         try:
-            module = parse_module(state.original)
+            module = self._module(state, state.original)
         except SyntaxError as error:
             state.fail(f"not valid Python at line {error.lineno}: {error.msg}")
         except ValueError as error:
@@ -336,6 +339,14 @@ class _Run:
             self.modules[state.original.path] = module
             return True
         return False
+
+    def _module(self, state: _File, source: SourceFile) -> Module:
+        """A file parsed, under the name that it has in the project."""
+        if not self._names:
+            others = self.others or named([s.original for s in self.states])
+            self._names = {m.source.path: m for m in others}
+        like = self._names[state.original.path]
+        return replace(parse_module(source), name=like.name, renamed=like.renamed)
 
     def _pass(self, todo: list[_File], *, first: bool) -> list[_File]:
         """One pass over the files of `todo`; returns those that changed."""
@@ -367,7 +378,7 @@ class _Run:
             infos = sorted(functions.get(module, []), key=lambda i: i.node.lineno)
             try:
                 if self._file_pass(state, module, infos, facts, first=first):
-                    self.modules[state.original.path] = parse_module(state.current)
+                    self.modules[state.original.path] = self._module(state, state.current)
                     changed.append(state)
             except RecursionError:
                 state.fail("nested too deeply to be analysed")

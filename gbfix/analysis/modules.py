@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -63,13 +63,28 @@ class ClassInfo:
 
 @dataclass(eq=False)
 class Module:
-    """A parsed module and its top-level bindings."""
+    """A parsed module and its top-level bindings.
+
+    Attributes:
+        name: its dotted name; two files of a project never have the same.
+        source: the file.
+        parsed: its tree, where it was made.
+        root: the folder from which it is imported.
+        is_package: whether it is an `__init__.py`.
+        renamed: top-level names that stand for another module here than elsewhere in the project.
+    """
 
     name: str
     source: SourceFile
     parsed: ast.Module | None
     root: Path
     is_package: bool = False
+    renamed: Mapping[str, str] = field(default_factory=dict)
+
+    def known_as(self, name: str) -> str:
+        """The project's name for a dotted module name that this module uses."""
+        top, dot, rest = name.partition(".")
+        return f"{self.renamed.get(top, top)}{dot}{rest}"
 
     @property
     def tree(self) -> ast.Module:
@@ -177,18 +192,21 @@ def import_bindings(node: ast.Import | ast.ImportFrom, module: Module) -> dict[s
     """Local name to qualified name for an import statement."""
     if isinstance(node, ast.Import):
         return {
-            alias.asname or alias.name.split(".")[0]: (
+            alias.asname or alias.name.split(".")[0]: module.known_as(
                 alias.name if alias.asname else alias.name.split(".")[0]
             )
             for alias in node.names
         }
-    base = node.module or ""
+    parts: list[str] = []
     if node.level:
         parts = module.name.split(".")
         keep = len(parts) - node.level + (1 if module.is_package else 0)
-        base = ".".join([*parts[: max(keep, 0)], *([node.module] if node.module else [])])
+        parts = parts[: max(keep, 0)]
+    base = ".".join([*parts, *([node.module] if node.module else [])])
+    if not parts:
+        base = module.known_as(base)
     return {
-        alias.asname or alias.name: f"{base}.{alias.name}" if base else alias.name
+        alias.asname or alias.name: f"{base}.{alias.name}" if base else module.known_as(alias.name)
         for alias in node.names
         if alias.name != "*"
     }

@@ -8,7 +8,8 @@ and names, not kinds.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gbfix.analysis.modules import (
@@ -47,11 +48,12 @@ class Project:
         self.consulted: set[Path] = set()
         self.absent: set[Path] = set()
         self.consulted_all = False
-        self.roots: set[Path] = set()
+        self.roots: dict[Path, Mapping[str, str]] = {}
         self.aliases: set[str] = set()  # type aliases that are being resolved
         self._missing: set[str] = set()
         self._classes: dict[ast.ClassDef, ClassInfo] = {}
         self._found: dict[str, tuple[Module, ast.AST] | None] = {}
+        self._renamed: dict[str, tuple[str, Module]] = {}
         for module in modules:
             self._add(module)
             self._given.append(module)
@@ -63,7 +65,8 @@ class Project:
         return self._given
 
     def _add(self, module: Module) -> Module:
-        self.roots.add(module.root)
+        self.roots.setdefault(module.root, module.renamed)
+        self._renamed |= {new: (old, module) for old, new in module.renamed.items()}
         self.modules.setdefault(module.name, module)
         return module
 
@@ -75,13 +78,20 @@ class Project:
             return found
         if not name or name in self._missing or name.split(".")[0] == "torch":
             return None
-        for root in self.roots:
-            base = root.joinpath(*name.split("."))
+        top, *rest = name.split(".")
+        real, like = self._renamed.get(top, (top, None))
+        for root, renamed in self.roots.items():
+            if (root != like.root) if like is not None else (top in renamed):
+                continue
+            base = root.joinpath(real, *rest)
             for path in (base.with_suffix(".py"), base / "__init__.py"):
                 if path.is_file():
                     self.consulted.add(path)
                     try:
-                        return self._add(parse_module(SourceFile.decode(path, path.read_bytes())))
+                        found = parse_module(SourceFile.decode(path, path.read_bytes()))
+                        if like is not None:
+                            found = replace(found, name=name, renamed=like.renamed)
+                        return self._add(found)
                     except (OSError, SourceError, SyntaxError, ValueError, RecursionError):
                         break
                 self.absent.add(path)
