@@ -15,6 +15,9 @@ from gbfix.analysis.modules import FunctionInfo, Module
 from gbfix.analysis.values import STATIC, Kind, Value, tensor
 
 Position = tuple[int, int]
+_READING = frozenset(
+    {"item", "tolist", "nonzero", "unique", "unique_consecutive", "masked_select", "equal"}
+)
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,15 @@ class FunctionSeen:
 
 @dataclass(frozen=True)
 class FileSeen:
-    """What was seen of one file. `lines` are those at which stacks of breaks stood."""
+    """What was seen of one file.
+
+    `lines` are those at which stacks of breaks stood, `reads` those at which a tensor's data was read.
+    """
 
     tests: tuple[TestSeen, ...] = ()
     functions: tuple[FunctionSeen, ...] = ()
     lines: frozenset[int] = frozenset()
+    reads: frozenset[int] = frozenset()
 
 
 def _where(module: Module, line: int, column: int) -> Position:
@@ -96,7 +103,20 @@ class Observed:
                 end = self.before(info.module, info.node.lineno, 0)[0]
                 if start <= function.line <= end:
                     return _value(function.parameters[name])
-        return None
+        return tensor() if seen is not None and self._is_read(info, name, seen.reads) else None
+
+    def _is_read(self, info: FunctionInfo, name: str, lines: frozenset[int]) -> bool:
+        """Whether a name is all on some line that can be the tensor whose data was read there.
+
+        Logs tell neither columns nor what parameters held.
+        """
+        found: dict[int, set[str]] = {}
+        for node in ast.walk(info.node) if lines else ():
+            source = _read_from(node)
+            line = self.before(info.module, source.lineno, 0)[0] if source is not None else 0
+            if source is not None and line in lines:
+                found.setdefault(line, set()).add(ast.unparse(source))
+        return {name} in found.values()
 
     def ran(self, info: FunctionInfo) -> bool:
         """Whether a stack of a break went through a function."""
@@ -106,6 +126,17 @@ class Observed:
         first = self.before(info.module, info.node.lineno, 0)[0]
         last = self.before(info.module, info.node.end_lineno or info.node.lineno, 0)[0]
         return any(first <= line <= last for line in seen.lines)
+
+
+def _read_from(node: ast.AST) -> ast.expr | None:
+    """What is read by a node that reads data if that is a tensor."""
+    if isinstance(node, ast.Subscript):
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.value if node.func.attr in _READING else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1:
+        return node.args[0] if node.func.id in ("int", "float", "bool") else None
+    return None
 
 
 def proven(value: Value | None, seen: Value | None = None) -> Value:

@@ -103,7 +103,7 @@ def _only_verified(
     trace: Sequence[Path],
 ) -> RunResult:
     """Run what was rewritten, tell on standard error how it went, and drop what did not pass."""
-    from gbfix.cli.verify import recorded_inputs, verify_options
+    from gbfix.cli.verify import as_recorded, verify_options
     from gbfix.engine import run as run_engine
     from gbfix.report.spans import print_lines
     from gbfix.verify.applying import keep_verified
@@ -122,12 +122,12 @@ def _only_verified(
             again = run_engine(sources, settings, rewrite=True, at=place)
         return next((other for other in again.files if other.path == file.path), file)
 
-    def inputs(pair: Pair) -> Inputs | None:
-        return recorded_inputs(pair, trace) if trace else None
+    def prepare(pair: Pair) -> Sequence[tuple[Pair, Inputs | None]]:
+        return as_recorded(pair, trace) if trace else [(pair, None)]
 
     with Workers() as workers:
         wanted = verify_options(request.settings)
-        result, verdicts = keep_verified(workers, result, wanted, rerun, inputs)
+        result, verdicts = keep_verified(workers, result, wanted, rerun, prepare)
     print_lines(lines(verdicts), sys.stderr)
     return result
 

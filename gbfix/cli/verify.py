@@ -262,7 +262,7 @@ def _text(path: Path) -> str:
 def _verdicts(
     pairs: list[Pair], inputs: str | None, wanted: Options, trace: Sequence[Path] = ()
 ) -> list[Verdict]:
-    from gbfix.verify.checker import verify_sides
+    from gbfix.verify.applying import verify_pair
     from gbfix.verify.recipes import Inputs
     from gbfix.verify.worker import Workers
 
@@ -270,21 +270,20 @@ def _verdicts(
     verdicts: list[Verdict] = []
     with Workers() as workers:
         for pair in pairs:
-            own = recorded_inputs(pair, trace) if trace else given
-            verdicts.append(verify_sides(workers, pair.original, pair.rewritten, own, wanted))
+            prepared = as_recorded(pair, trace) if trace else [(pair, given)]
+            verdicts.append(verify_pair(workers, prepared, wanted))
     return verdicts
 
 
-def recorded_inputs(pair: Pair, trace: Sequence[Path]) -> Inputs | None:
-    """The inputs that were recorded for a target; None, with a sentence, if there are none."""
-    from gbfix.trace.inputs import recorded
-    from gbfix.verify.recipes import Inputs
+def as_recorded(pair: Pair, trace: Sequence[Path]) -> Sequence[tuple[Pair, Inputs | None]]:
+    """A pair as it was run when it was recorded; as it is, with a sentence, if it was not."""
+    from gbfix.verify.recorded import recorded_pairs
 
-    files = recorded(trace, pair.path, pair.original.target.name)
-    if files:
-        return Inputs(saved=tuple(map(str, files)))
+    found = recorded_pairs(pair, trace)
+    if found:
+        return found
     say(f"{pair.original.target.title}: no inputs were recorded for it, so they are generated.")
-    return None
+    return [(pair, None)]
 
 
 def _with_scripts(verdicts: list[Verdict], folder: Path) -> list[Verdict]:

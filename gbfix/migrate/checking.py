@@ -19,10 +19,11 @@ from gbfix.migrate.summary import relative
 from gbfix.migrate.targets import Entry
 from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
-from gbfix.verify.applying import most_passing
-from gbfix.verify.checker import Options, verify_sides
+from gbfix.verify.applying import most_passing, verify_pair
+from gbfix.verify.checker import Options
 from gbfix.verify.project import Pair
 from gbfix.verify.recipes import Inputs
+from gbfix.verify.recorded import recorded_pairs
 from gbfix.verify.targets import Side, of_file
 from gbfix.verify.verdict import Verdict
 from gbfix.verify.worker import Workers
@@ -72,11 +73,11 @@ class FileTask:
         """Run them."""
         given: set[str] = set()
 
-        def recorded(pair: Pair) -> Inputs | None:
-            found = recorded_inputs(self.traces, pair.path, pair.original.target.name)
-            if found is not None:
-                given.add(pair.original.target.name)
-            return found
+        def recorded(pair: Pair) -> Sequence[tuple[Pair, Inputs | None]]:
+            found = recorded_pairs(pair, self.traces)
+            if found:
+                given.add(pair.name)
+            return found or [(pair, None)]
 
         kept, verdicts = most_passing(workers, self.file, self.options, self.again, recorded)
         checked = tuple(
@@ -101,22 +102,11 @@ class EntryTask:
         before, after = self.texts.get()
         path, name = self.entry.path, self.entry.name
         target = of_file(path, name)
-        inputs = recorded_inputs(self.traces, path, name)
-        verdict = verify_sides(
-            workers, Side(target, before), Side(target, after), inputs, self.options
-        )
-        found = checked_of(verdict, path, name, self.root, recorded=inputs is not None)
+        pair = Pair(path, name, Side(target, before), Side(target, after))
+        recorded = recorded_pairs(pair, self.traces)
+        verdict = verify_pair(workers, recorded or [(pair, None)], self.options)
+        found = checked_of(verdict, path, name, self.root, recorded=bool(recorded))
         return replace(found, entry=True)
-
-
-def recorded_inputs(traces: Sequence[Path], path: Path, name: str) -> Inputs | None:
-    """The inputs that traces have of a target."""
-    if not traces:
-        return None
-    from gbfix.trace.inputs import recorded
-
-    files = recorded(traces, path, name)
-    return Inputs(saved=tuple(map(str, files))) if files else None
 
 
 def checked_of(

@@ -13,9 +13,12 @@ import sys
 import time
 import types
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gbfix.trace.model import Code, Entry, Frame, Known, Process
+
+if TYPE_CHECKING:
+    import torch
 
 _CALLS_OF_MODULES = frozenset({"__call__", "_wrapped_call_impl", "_call_impl", "forward"})
 
@@ -36,15 +39,28 @@ def entry_of(function: Any) -> Entry:
 
 def owner_of(function: Any) -> type | types.CodeType | None:
     """The class of the module whose call a function is, or else the function's own code."""
+    module = module_of(function)
+    if module is not None:
+        return type(module)
+    inner = _unwrapped(function)
+    code: types.CodeType | None = getattr(getattr(inner, "__func__", inner), "__code__", None)
+    return code
+
+
+def module_of(function: Any) -> torch.nn.Module | None:
+    """The module whose call a function is."""
     import torch
 
-    inner = function if not hasattr(function, "__wrapped__") else inspect.unwrap(function)
+    inner = _unwrapped(function)
     owner = inner if isinstance(inner, torch.nn.Module) else getattr(inner, "__self__", None)
     if isinstance(owner, torch.nn.Module):
         if owner is inner or inner.__name__ in _CALLS_OF_MODULES:
-            return type(owner)
-    code: types.CodeType | None = getattr(getattr(inner, "__func__", inner), "__code__", None)
-    return code
+            return owner
+    return None
+
+
+def _unwrapped(function: Any) -> Any:
+    return function if not hasattr(function, "__wrapped__") else inspect.unwrap(function)
 
 
 def this_process() -> Process:

@@ -29,6 +29,8 @@ from gbfix.trace.places import Place, places
 
 # Breaks at which the value of a tensor decides: branching, and reading an element as a truth value.
 _DECIDES = frozenset({"GB0170", "GB0171"})
+# Breaks at which a tensor's data is read: for the shape of a result, or as a number or a list.
+_READS = frozenset({"GB0033", "GB0036", "GB0109", "GB0124"})
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ def observed(trace: Trace) -> Observed:
     """What the trace shows of the code, for the analysis."""
     tests: dict[Path, list[TestSeen]] = {}
     lines: dict[Path, set[int]] = {}
+    reads: dict[Path, set[int]] = {}
     for one in trace.breaks:
         for frame in one.stack:
             lines.setdefault(Path(frame.file), set()).add(frame.line)
@@ -70,6 +73,8 @@ def observed(trace: Trace) -> Observed:
         if own is not None and one.reason.registry in _DECIDES and own is one.place:
             place = TestSeen(own.line, own.column, own.end_line, own.end_column)
             tests.setdefault(Path(own.file), []).append(place)
+        if own is not None and one.reason.registry in _READS:
+            reads.setdefault(Path(own.file), set()).add(own.line)
     functions = _functions(trace)
     files = {*tests, *lines, *functions}
     return Observed(
@@ -78,6 +83,7 @@ def observed(trace: Trace) -> Observed:
                 tuple(tests.get(path, ())),
                 tuple(functions.get(path, ())),
                 frozenset(lines.get(path, ())),
+                frozenset(reads.get(path, ())),
             )
             for path in files
         }

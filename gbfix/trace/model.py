@@ -165,7 +165,11 @@ class Signature:
 
 @dataclass(frozen=True)
 class Entry:
-    """A callable given to `torch.compile`. `name` is that of a function or of a module's class."""
+    """A callable given to `torch.compile`. `name` is that of a function or of a module's class.
+
+    `state` is the file with what the module held at its first call, in the folder beside the trace;
+    `no_state` says why there is none.
+    """
 
     id: str
     name: str
@@ -173,6 +177,8 @@ class Entry:
     file: str
     line: int
     calls: int = 0
+    state: str | None = None
+    no_state: str = ""
 
 
 @dataclass(frozen=True)
@@ -232,7 +238,8 @@ def _entries(traces: Iterable[Trace]) -> tuple[Entry, ...]:
         for entry in trace.entries:
             known = found.get(entry.id)
             calls = entry.calls + (known.calls if known else 0)
-            found[entry.id] = replace(known or entry, calls=calls)
+            kept = known if known is not None and (known.state or not entry.state) else entry
+            found[entry.id] = replace(kept, calls=calls)
     return tuple(found.values())
 
 

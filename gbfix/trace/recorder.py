@@ -15,7 +15,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -45,6 +45,7 @@ from gbfix.trace.reasons import effect_of, reason_of
 
 _OWN = str(Path(__file__).parent.parent)
 _BYTES_A_SAMPLE = 32 << 20
+_BYTES_A_MODULE = 64 << 20
 _BYTES_A_PROCESS = 256 << 20
 _CALLS_LOOKED_AT = 256
 _MOST_FAILURES = 3
@@ -190,12 +191,31 @@ class Recorder:
             return known[1]
         entry = entry_of(function)
         if entry.id not in self.entries:
+            entry = self._with_state(entry, function)
             self.entries[entry.id] = _Called(entry)
             self._write("entry", entry)
         called = self.entries[entry.id]
         # It is kept, so that nothing else can come to have the same identity.
         self.by_kind[id(kind)] = kind, called
         return called
+
+    def _with_state(self, entry: Entry, function: Any) -> Entry:
+        """The entry with what its module holds, so that one like it can be made again."""
+        from gbfix.trace.describing import module_of
+
+        module = module_of(function)
+        if module is None or not self._keeps_values():
+            return entry
+        from gbfix.trace.objects import taken_apart
+
+        left = min(_BYTES_A_MODULE, _BYTES_A_PROCESS - self.bytes)
+        try:
+            return replace(entry, state=self._store(taken_apart(module, left)))
+        except Exception as error:
+            return replace(entry, no_state=f"it holds {error}"[:200])
+
+    def _keeps_values(self) -> bool:
+        return self.options.tensors is not None and self.options.samples > 0 and not _capturing()
 
     def _count(self, called: _Called) -> None:
         """Tell the number of calls now and then, so that a killed program has told nearly all."""
@@ -214,7 +234,7 @@ class Recorder:
         called.samples.add(told)
         file = None
         left = min(_BYTES_A_SAMPLE, _BYTES_A_PROCESS - self.bytes)
-        if self.options.tensors is not None and not _capturing():
+        if self._keeps_values():
             with contextlib.suppress(NotPlain):
                 file = self._store(copied(args, kwargs, left))
         self._write("sample", Sample(called.entry.id, told, file))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 
 
 class NotPlain(Exception):
@@ -44,11 +44,11 @@ def copied(args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> tuple[A
         NotPlain: if there is anything else than tensors, numbers, text and containers of these.
     """
     with torch.no_grad(), torch.inference_mode(False), _disable_current_modes():
-        copy = _Copy(limit)
+        copy = Copier(limit)
         return copy.of(tuple(args)), copy.of(dict(kwargs))
 
 
-class _Copy:
+class Copier:
     """Copies values; one tensor given twice stays one."""
 
     def __init__(self, limit: int) -> None:
@@ -59,7 +59,7 @@ class _Copy:
         """A copy of one value."""
         if type(value) in (torch.Tensor, torch.nn.Parameter):
             return self._tensor(value)
-        if type(value) in _PLAIN:
+        if type(value) in PLAIN:
             return value
         if type(value) in (list, tuple):
             return type(value)(self.of(item) for item in value)
@@ -76,7 +76,7 @@ class _Copy:
             raise NotPlain("a tensor without plain storage")
         self.left -= value.numel() * value.element_size()
         if self.left < 0:
-            raise NotPlain("too large")
+            raise NotPlain("more than is kept")
         copy = value.detach().clone(memory_format=torch.preserve_format).cpu()
         self.seen[id(value)] = copy.requires_grad_(value.requires_grad)
         return copy

@@ -118,8 +118,8 @@ def save_merged(sources: list[Path], trace: Trace, path: Path) -> None:
         OSError: if something cannot be written.
     """
     folder = tensors_of(path)
-    for sample in trace.samples:
-        origins = [tensors_of(source) / sample.file for source in sources if sample.file]
+    for name in filter(None, [*(s.file for s in trace.samples), *(e.state for e in trace.entries)]):
+        origins = [tensors_of(source) / name for source in sources]
         found = next((origin for origin in origins if origin.is_file()), None)
         if found is not None and found.parent.resolve() != folder.resolve():
             folder.mkdir(parents=True, exist_ok=True)

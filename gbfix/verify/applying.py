@@ -7,28 +7,38 @@ without what was taken back, since one may use the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from gbfix.delivery import withheld
-from gbfix.findings import FileResult, Finding, RunResult
+from gbfix.findings import FileResult, Finding, Refusal, RunResult
 from gbfix.verify.checker import Options, verify_sides
 from gbfix.verify.project import Pair, pairs
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.splicing import splice
+from gbfix.verify.targets import Side
 from gbfix.verify.verdict import Status, Verdict
 from gbfix.verify.worker import Workers
 
 # Runs the engine again on one file of the result, without some transforms; None if that is too dear.
 Rerun = Callable[[FileResult, tuple[str, ...]], FileResult | None]
-# The inputs to verify a target with; None to have them generated.
-GivenInputs = Callable[[Pair], Inputs | None]
+# The pairs to verify in the place of one, each with its inputs; None has these generated.
+Prepare = Callable[[Pair], Sequence[tuple[Pair, Inputs | None]]]
 _OTHER_FIX_MAY_HELP = (Status.DIFFERENT, Status.NO_FEWER_BREAKS)
 _MOST_ROUNDS = 12
+_WORST = (
+    Status.DIFFERENT,
+    Status.FAILS_EAGER,
+    Status.FAILS_COMPILED,
+    Status.NOT_RUN,
+    Status.NO_FEWER_BREAKS,
+    Status.PARTLY_VERIFIED,
+    Status.VERIFIED,
+)
 
 
-def _generated(_: Pair) -> Inputs | None:
-    return None
+def _generated(pair: Pair) -> Sequence[tuple[Pair, Inputs | None]]:
+    return [(pair, None)]
 
 
 def keep_verified(
@@ -36,14 +46,14 @@ def keep_verified(
     result: RunResult,
     options: Options,
     rerun: Rerun,
-    inputs: GivenInputs = _generated,
+    prepare: Prepare = _generated,
 ) -> tuple[RunResult, tuple[Verdict, ...]]:
     """The result without what did not pass, and the verdicts; of a target that failed, the first."""
     files: list[FileResult] = []
     verdicts: list[Verdict] = []
     for file in result.files:
         if file.changed:
-            choice = _Choice(workers, result, options, rerun, inputs, file)
+            choice = _Choice(workers, result, options, rerun, prepare, file)
             files.append(choice.best())
             verdicts += choice.told.values()
         else:
@@ -56,7 +66,7 @@ def most_passing(
     file: FileResult,
     options: Options,
     rerun: Rerun,
-    inputs: GivenInputs = _generated,
+    prepare: Prepare = _generated,
 ) -> tuple[FileResult, dict[str, Verdict]]:
     """The file without what does harm or no good, and the verdicts by function or class.
 
@@ -67,9 +77,9 @@ def most_passing(
         file: a changed file. Others are taken as they are on disk.
         options: how to verify.
         rerun: what makes the file again without some transforms.
-        inputs: the inputs that are known of a target.
+        prepare: how each pair is run.
     """
-    choice = _Choice(workers, RunResult((file,)), options, rerun, inputs, file)
+    choice = _Choice(workers, RunResult((file,)), options, rerun, prepare, file)
     choice.enough = lambda verdict: verdict.status not in _OTHER_FIX_MAY_HELP
     return choice.best(), choice.told
 
@@ -87,6 +97,20 @@ def taken_back(file: FileResult, name: str, other: FileResult) -> FileResult | N
     return replace(file, after=text, findings=tuple(findings))
 
 
+def verify_pair(
+    workers: Workers, prepared: Sequence[tuple[Pair, Inputs | None]], options: Options
+) -> Verdict:
+    """The verdict on a definition that is run through each of some callables: the worst of theirs."""
+    return _worst(
+        verify_sides(workers, pair.original, pair.rewritten, inputs, options)
+        for pair, inputs in prepared
+    )
+
+
+def _worst(verdicts: Iterable[Verdict]) -> Verdict:
+    return min(verdicts, key=lambda verdict: _WORST.index(verdict.status))
+
+
 @dataclass
 class _Choice:
     """The search for the best version of one file."""
@@ -95,11 +119,12 @@ class _Choice:
     result: RunResult
     options: Options
     rerun: Rerun
-    inputs: GivenInputs
+    prepare: Prepare
     file: FileResult
     enough: Callable[[Verdict], bool] = lambda verdict: verdict.verified
     told: dict[str, Verdict] = field(default_factory=dict)
-    left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    left_out: dict[str, dict[str, str]] = field(default_factory=dict)
+    ran: dict[tuple[Side, Side, Inputs | None], Verdict] = field(default_factory=dict)
 
     def best(self) -> FileResult:
         """The file with as many of its fixes as pass."""
@@ -119,15 +144,40 @@ class _Choice:
 
     def _verify(self, file: FileResult) -> dict[str, Verdict]:
         verdicts: dict[str, Verdict] = {}
-        for pair in pairs(self.result, file):
-            name = pair.original.target.name
-            verdicts[name] = verify_sides(
-                self.workers, pair.original, pair.rewritten, self.inputs(pair), self.options
-            )
+        every = pairs(self.result, file)
+        together = {pair.name: self._run(pair) for pair in every}
+        for name, verdict in self._by_culprit(every, together).items():
+            verdicts[name] = verdict
             before = self.told.get(name)
             if before is None or self.enough(before) or self.enough(verdicts[name]):
                 self.told[name] = verdicts[name]
         return verdicts
+
+    def _run(self, pair: Pair) -> Verdict:
+        """The verdict on a pair; definitions that one callable leads to share its run."""
+        verdicts: list[Verdict] = []
+        for ready, inputs in self.prepare(pair):
+            key = ready.original, ready.rewritten, inputs
+            if key not in self.ran:
+                self.ran[key] = verify_sides(self.workers, *key, self.options)
+            verdicts.append(self.ran[key])
+        return _worst(verdicts)
+
+    def _by_culprit(
+        self, every: Sequence[Pair], together: dict[str, Verdict]
+    ) -> dict[str, Verdict]:
+        """Where one definition uses another, whose rewrite it is that makes the difference.
+
+        Each is run as the only one that is rewritten. What passes alone is run with the others once
+        more when the culprits are gone.
+        """
+        different = [pair for pair in every if together[pair.name].status is Status.DIFFERENT]
+        if len(different) < 2:
+            return together
+        alone = {pair.name: self._run(other) for pair in different if (other := _alone(pair))}
+        if all(map(self.enough, alone.values())):  # it takes several of them
+            return together
+        return together | alone
 
     def _without(self, file: FileResult, name: str, verdict: Verdict) -> FileResult | None:
         """The file with another fix for one of its definitions, or with none."""
@@ -138,11 +188,36 @@ class _Choice:
         ]
         other: FileResult | None = None
         if verdict.status in _OTHER_FIX_MAY_HELP and suspects:
-            self.left_out[name] = (*self.left_out.get(name, ()), suspects[0])
-            other = self.rerun(self.file, self.left_out[name])
+            left_out = self.left_out.setdefault(name, {})
+            left_out.setdefault(suspects[0], _reason(verdict))
+            other = self.rerun(self.file, tuple(left_out))
+            other = other and replace(other, findings=tuple(self._with_reasons(other, name)))
         if other is None:
             other = withheld(self.file, "not-verified", _reason(self.told.get(name, verdict)))
         return taken_back(file, name, other)
+
+    def _with_reasons(self, other: FileResult, name: str) -> Iterator[Finding]:
+        """The findings of a run without some transforms; where a fix is gone, with the reason."""
+        fixed = {f.place: f.applied.transform for f in self.file.findings if f.applied is not None}
+        reasons = self.left_out[name]
+        for finding in other.findings:
+            gone = fixed.get(finding.place, "") if finding.applied is None else ""
+            if _is_in(finding, name) and gone in reasons:
+                refusal = Refusal(gone, "not-verified", reasons[gone])
+                finding = replace(finding, refusals=(*finding.refusals, refusal))
+            yield finding
+
+
+def _alone(pair: Pair) -> Pair | None:
+    """A pair in whose rewritten texts nothing else is rewritten; None if it cannot be cut out."""
+    after = dict(pair.rewritten.texts)
+    for path, text in pair.original.texts:
+        if after[path] != text:
+            cut = splice(text, after[path], pair.name)
+            if cut is None:
+                return None
+            after[path] = cut
+    return replace(pair, rewritten=replace(pair.rewritten, texts=tuple(after.items())))
 
 
 def _is_in(finding: Finding, name: str) -> bool:

@@ -113,7 +113,7 @@ def _is_file(module: types.ModuleType, path: str) -> bool:
 
 
 def build(target: Target, module: types.ModuleType) -> Any:
-    """The callable itself: unpickled, made by `init`, or looked up and, if a class, constructed.
+    """The callable itself: made by `init` or of what was recorded, or looked up and constructed.
 
     Raises:
         LoadError: if that fails.
@@ -125,6 +125,8 @@ def build(target: Target, module: types.ModuleType) -> Any:
             return pickle.loads(target.pickled)
         if target.init is not None:
             return reference(target.init, module)()
+        if target.state is not None:
+            return _recorded(target, target.state)
         if target.expression is not None:
             return _made(target, eval(target.expression, vars(module)))
         return _made(target, _attribute(module, target.name))
@@ -142,10 +144,20 @@ def _made(target: Target, found: Any) -> Any:
     try:
         return found()
     except TypeError as error:
+        why = f"; none was recorded: {target.no_state}" if target.no_state else ""
         raise LoadError(
-            f"{target.name} cannot be constructed without arguments ({error}): "
+            f"{target.name} cannot be constructed without arguments ({error}{why}): "
             "give `--init module:function` that builds one"
         ) from error
+
+
+def _recorded(target: Target, state: str) -> Any:
+    import torch
+
+    from gbfix.trace.objects import put_together
+
+    # Only tensors and plain values are read, so that a trace of others can run no code.
+    return put_together(torch.load(state, weights_only=True), {target.state_of: target.module})
 
 
 def _attribute(module: types.ModuleType, name: str) -> Any:

@@ -20,9 +20,10 @@ from gbfix.verify.targets import Side, of_file
 
 @dataclass(frozen=True)
 class Pair:
-    """A target before and after, and the file that it is in."""
+    """A target before and after, and the file and name of the definition that it is about."""
 
     path: Path
+    name: str
     original: Side
     rewritten: Side
 
@@ -44,7 +45,7 @@ def pairs(
     found: list[Pair] = []
     for name in fixed_names(file) if names is None else names:
         target = of_file(file.path, name, init=init)
-        found.append(Pair(file.path, Side(target, before), Side(target, after)))
+        found.append(Pair(file.path, name, Side(target, before), Side(target, after)))
     return found
 
 

@@ -21,7 +21,9 @@ class Target:
 
     `module` is imported with `folders` on the path. `init`, a `module:function`, builds the object
     in place of construction without arguments; `expression` gives it in the module's own names;
-    `pickled` is the object itself, and `main` says that it knows its module as `__main__`.
+    `pickled` is the object itself, and `main` says that it knows its module as `__main__`. `state` is
+    a file with what a recorded object held, from a program that knew the module as `state_of`;
+    `no_state` says why there is none.
     """
 
     module: str
@@ -32,6 +34,9 @@ class Target:
     pickled: bytes | None = None
     main: bool = False
     expression: str | None = None
+    state: str | None = None
+    state_of: str = ""
+    no_state: str = ""
 
     @property
     def title(self) -> str:
