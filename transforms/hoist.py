@@ -95,10 +95,10 @@ def _from_scope(data: list[ast.expr], roots: set[str], context: Context) -> Fix:
     scope = outer.node if outer is not None and roots & used_names(outer.node) else None
     if scope is not None and scope in context.facts.region:
         raise Refused("scope-compiled", "the function around it is compiled too")
-    for root in roots:
+    for root in sorted(roots):
         check_stable_name(root, scope, info, context.facts)
     anchor = _anchor(info.node, scope, context)
-    for root in roots:
+    for root in sorted(roots):
         _check_bound_before(root, anchor, scope, context)
     names = Names(info)
     view = context.view
@@ -160,7 +160,7 @@ def _from_module(data: list[ast.expr], roots: set[str], context: Context) -> Fix
     attributes = {r.removeprefix("self.") for r in roots if r.startswith("self.")}
     if owner is None or any(not r.startswith("self.") for r in roots):
         raise NotApplicable("depends-on-call", "the condition depends on values of the call itself")
-    for attribute in attributes:
+    for attribute in sorted(attributes):
         check_stable_attribute(attribute, owner, context.facts)
     setup = owner.methods.get("__init__")
     if setup is None or owner.module is not context.info.module or not setup.node.body:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.annotations import annotated
-from gbfix.analysis.modules import Function, FunctionInfo, Module
+from gbfix.analysis.modules import Function, FunctionInfo, Module, last_name
 from gbfix.analysis.trees import walk
 from gbfix.analysis.usage import proves_tensor, tensor_parameters
 from gbfix.analysis.values import STATIC, Kind, Value, container, tensor
@@ -36,8 +36,6 @@ class Callers:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self._calls: dict[str, dict[str, list[tuple[ast.Call, FunctionInfo | None]]]] = {}
-        self._passed_on: dict[str, frozenset[str]] = {}
         self._active: set[tuple[ast.AST, str]] = set()
         self._found: dict[tuple[ast.AST, str], Value | None] = {}
 
@@ -92,38 +90,13 @@ class Callers:
         module, name = info.module, info.node.name
         if name.startswith("__") or info.outer is not None or info.node.name == "forward":
             return []
-        if module.name not in self._calls:
-            self._index(module)
-        if name in self._passed_on[module.name]:
+        if name not in module.called_names:
             return []
-        found = self._calls[module.name].get(name, [])
+        uses = module.uses
+        if name in uses.loaded:
+            return []
+        found = [(call, _around(call, module)) for call in uses.calls.get(name, ())]
         return [(c, caller) for c, caller in found if self._reaches(c, caller, info)]
-
-    def _index(self, module: Module) -> None:
-        owners = {info.node: info for info in module.functions()}
-        calls: dict[str, list[tuple[ast.Call, FunctionInfo | None]]] = {}
-        callees: set[ast.AST] = set()
-        for node in walk(module.tree):
-            if not isinstance(node, ast.Call):
-                continue
-            callees.add(node.func)
-            name = _last(node.func)
-            if name is not None:
-                calls.setdefault(name, []).append((node, None))
-        defined = {info.node.name for info in owners.values()}
-        self._calls[module.name] = {
-            name: [(call, _around(call, module, owners)) for call, _ in found]
-            for name, found in calls.items()
-            if name in defined
-        }
-        self._passed_on[module.name] = frozenset(
-            name
-            for node in walk(module.tree)
-            if isinstance(node, (ast.Name, ast.Attribute))
-            and isinstance(node.ctx, ast.Load)
-            and node not in callees
-            and (name := _last(node)) in defined
-        )
 
     def _reaches(self, call: ast.Call, caller: FunctionInfo | None, info: FunctionInfo) -> bool:
         if isinstance(call.func, ast.Name):
@@ -260,7 +233,7 @@ class Callers:
     def _iterated(
         self, target: ast.expr, over: ast.expr, name: str, caller: FunctionInfo
     ) -> Value | None:
-        if isinstance(over, ast.Call) and _last(over.func) == "enumerate" and over.args:
+        if isinstance(over, ast.Call) and last_name(over.func) == "enumerate" and over.args:
             if isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
                 if target.elts[0].id == name:
                     return STATIC
@@ -276,7 +249,7 @@ class Callers:
         base = node.value
         if isinstance(base, ast.Name) and base.id == "self" and caller.owner is not None:
             return self._own(node.attr, caller)
-        text = _last(base)
+        text = last_name(base)
         if text in {"config", "cfg", "configuration", "hparams", "args"}:
             return STATIC
         return None
@@ -378,7 +351,7 @@ def _position(info: FunctionInfo, name: str) -> int | None:
     names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
     if name not in names:
         return None
-    static = any(_last(d) == "staticmethod" for d in info.node.decorator_list)
+    static = any(last_name(d) == "staticmethod" for d in info.node.decorator_list)
     return names.index(name) - (1 if info.owner is not None and not static else 0)
 
 
@@ -428,21 +401,13 @@ def _stores(function: Function, name: str) -> list[ast.stmt | ast.comprehension]
     return found
 
 
-def _around(
-    node: ast.AST, module: Module, owners: dict[Function, FunctionInfo]
-) -> FunctionInfo | None:
+def _around(node: ast.AST, module: Module) -> FunctionInfo | None:
     """The function that a node stands in."""
     current = module.parents.get(node)
     while current is not None:
         if isinstance(current, ast.Lambda):
             return None
         if isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return owners.get(current)
+            return module.function_of.get(current)
         current = module.parents.get(current)
     return None
-
-
-def _last(node: ast.AST) -> str | None:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else None

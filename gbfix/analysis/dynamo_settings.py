@@ -94,22 +94,13 @@ def is_patch(node: ast.AST, module: Module) -> bool:
     return isinstance(node, ast.Call) and module.qualify(node.func) == PATCH
 
 
-def is_made(
-    setting: DynamoSetting,
-    function: ast.AST,
-    places: Iterable[CompilePlace],
-    modules: Iterable[Module],
-) -> bool:
-    """Whether a setting holds wherever a function is compiled.
+def process_wide(setting: DynamoSetting, modules: Iterable[Module]) -> bool:
+    """Whether one of the modules of a project makes a setting for the whole process."""
+    return any(_process_wide(setting, module) for module in modules)
 
-    Args:
-        setting: what is asked for.
-        function: the function.
-        places: every place of the project that compiles.
-        modules: the modules of the project.
-    """
-    if any(_process_wide(setting, module) for module in modules):
-        return True
+
+def is_patched(setting: DynamoSetting, function: ast.AST, places: Iterable[CompilePlace]) -> bool:
+    """Whether a setting is made around every place that compiles a function, if there is one."""
     reaching = [place for place in places if function in place.reaches]
     captures = setting.name.startswith("capture_") and setting.value == "True"
     return bool(reaching) and all(

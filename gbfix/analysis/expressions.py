@@ -7,7 +7,8 @@ Names come from an environment that `flow` keeps.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.facts import Facts
@@ -37,9 +38,6 @@ _STATIC_ATTRIBUTES = frozenset(
 )
 
 
-_HANDLERS: dict[type[ast.expr], str] = {}
-
-
 def dotted(node: ast.AST) -> str | None:
     """`a.b.c` as text, or None for anything that is not a dotted name."""
     if isinstance(node, ast.Name):
@@ -57,6 +55,11 @@ def _is_text(node: ast.expr) -> bool:
 class Expressions:
     """Evaluates expressions of one module in an environment, recording a value per node."""
 
+    _handlers: ClassVar[dict[type[ast.expr], Callable[..., Value]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls._handlers = {}
+
     def __init__(
         self, facts: Facts, module: Module, environment: Environment | None = None
     ) -> None:
@@ -67,12 +70,16 @@ class Expressions:
 
     def evaluate(self, node: ast.expr) -> Value:
         """The value of an expression; recorded, and joined with what an earlier visit found."""
-        kind = type(node)
-        name = _HANDLERS.get(kind) or _HANDLERS.setdefault(kind, f"_{kind.__name__.lower()}")
-        handler = getattr(self, name, None)
-        value: Value = handler(node) if handler else self._other(node)
-        earlier = self.values.get(node)
-        self.values[node] = value if earlier is None else join(earlier, value)
+        kind = node.__class__
+        handlers = self._handlers
+        handler = handlers.get(kind)
+        if handler is None:
+            named = getattr(self.__class__, f"_{kind.__name__.lower()}", Expressions._other)
+            handler = handlers[kind] = named
+        value: Value = handler(self, node)
+        values = self.values
+        earlier = values.get(node)
+        values[node] = value if earlier is None or earlier is value else join(earlier, value)
         return value
 
     def _other(self, node: ast.expr) -> Value:

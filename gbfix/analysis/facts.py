@@ -11,12 +11,13 @@ import ast
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.callers import Callers
 from gbfix.analysis.decorators import compiled_directly
-from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_made
+from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_patched, process_wide
 from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
@@ -75,8 +76,9 @@ class Facts:
         self.helper_checks: dict[ast.AST, str | None] = {}
         self._callers = Callers(self)
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
-        self._made: dict[tuple[DynamoSetting, ast.AST], bool] = {}
-        self.callers: tuple[int, dict[ast.AST, list[tuple[Analysis, ast.stmt]]]] | None = None
+        self._made: dict[DynamoSetting, bool] = {}
+        self.callers: dict[ast.AST, list[tuple[Analysis, ast.stmt]]] = {}
+        self._told = 0
 
     @cached_property
     def places(self) -> tuple[CompilePlace, ...]:
@@ -90,10 +92,9 @@ class Facts:
 
     def is_made(self, setting: DynamoSetting, function: ast.AST) -> bool:
         """Whether a setting of Dynamo holds wherever a function is compiled."""
-        key = (setting, function)
-        if key not in self._made:
-            self._made[key] = is_made(setting, function, self.places, self.project.given)
-        return self._made[key]
+        if setting not in self._made:
+            self._made[setting] = process_wide(setting, self.project.given)
+        return self._made[setting] or is_patched(setting, function, self.places)
 
     def parameters(self, info: FunctionInfo) -> dict[str, Value]:
         """Values of a function's parameters by annotation, default and use."""
@@ -209,9 +210,11 @@ class Facts:
             self._analyses[node] = made
         return made
 
-    def region_analyses(self) -> list[Analysis]:
-        """The analyses made so far of functions that run under `torch.compile`."""
-        return [a for node, a in self._analyses.items() if node in self.region]
+    def further_analyses(self) -> list[Analysis]:
+        """The analyses of functions under `torch.compile` that were made since this was asked."""
+        further = list(islice(self._analyses.items(), self._told, None))
+        self._told = len(self._analyses)
+        return [a for node, a in further if node in self.region]
 
     def attribute(self, cls: ClassInfo, name: str) -> Value:
         """What an attribute of instances of a class holds."""

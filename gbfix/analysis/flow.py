@@ -8,8 +8,7 @@ is plain data; deciding what is a break site belongs to `sites`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
 
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.decorators import leaves_to_operator
@@ -68,7 +67,7 @@ def _closure(outer: FunctionInfo, facts: Facts) -> Environment:
     return {n: settled(replace(v, unshared=False, unbound=False)) for n, v in found.items()}
 
 
-_HANDLERS: dict[type[ast.stmt], str] = {}
+_HANDLERS: dict[type[ast.stmt], Callable[..., Environment | None] | None] = {}
 
 
 class _Flow(Evaluator):
@@ -83,7 +82,7 @@ class _Flow(Evaluator):
 
     def evaluate(self, node: ast.expr) -> Value:
         """The value of an expression; where items are taken and calls made is kept."""
-        if isinstance(node, (ast.Subscript, ast.Call)):
+        if node.__class__ is ast.Subscript or node.__class__ is ast.Call:
             self.analysis.places[node] = Place(self.statement, self.mode)
         return super().evaluate(node)
 
@@ -198,11 +197,13 @@ class _Flow(Evaluator):
         return self.environment
 
     def _run(self, statement: ast.stmt) -> Environment | None:
-        kind = type(statement)
-        name = _HANDLERS.get(kind) or _HANDLERS.setdefault(kind, f"_do_{kind.__name__.lower()}")
-        handler = getattr(self, name, None)
+        kind = statement.__class__
+        try:
+            handler = _HANDLERS[kind]
+        except KeyError:
+            handler = _HANDLERS[kind] = getattr(_Flow, f"_do_{kind.__name__.lower()}", None)
         if handler is not None:
-            return cast("Environment | None", handler(statement))
+            return handler(self, statement)
         for child in ast.iter_child_nodes(statement):
             if isinstance(child, ast.expr):
                 self.evaluate(child)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -17,6 +19,8 @@ from gbfix.analysis.trees import Parents, blocks, walk
 from gbfix.source.text import SourceFile
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+_INNER_CLASS = re.compile(r"[\r\n][ \t\f]+class\b|[:;][ \t\f]*class\b")
+_CALLED = re.compile(r"([^\W\d]\w*)\s*\(")
 BUILTINS = frozenset(dir(builtins))
 
 
@@ -59,6 +63,26 @@ class ClassInfo:
         """Qualified names of the base classes, as far as they can be resolved."""
         names = (self.module.qualify(b) for b in self.node.bases)
         return tuple(n for n in names if n)
+
+
+@dataclass(frozen=True, eq=False)
+class Uses:
+    """How a module uses names.
+
+    Attributes:
+        calls: the calls by the last name of what they call.
+        loaded: names and attributes that are read without being called.
+    """
+
+    calls: dict[str, list[ast.Call]]
+    loaded: frozenset[str]
+
+
+def last_name(node: ast.AST) -> str | None:
+    """`c` of `a.b.c` and of `c`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
 
 
 @dataclass(eq=False)
@@ -122,6 +146,40 @@ class Module:
         return found
 
     @cached_property
+    def called_names(self) -> frozenset[str]:
+        """Names that may be called, by themselves or as attributes, as the text has them."""
+        return frozenset(map(sys.intern, _CALLED.findall(self.source.text)))
+
+    @cached_property
+    def uses(self) -> Uses:
+        """What the module calls and what it uses otherwise."""
+        calls: dict[str, list[ast.Call]] = {}
+        loaded: set[str] = set()
+        callees: set[ast.AST] = set()
+        for node in walk(self.tree):
+            kind = node.__class__
+            if kind is ast.Call:
+                assert isinstance(node, ast.Call)
+                callees.add(node.func)  # seen later: parents come first
+                name = last_name(node.func)
+                if name is not None:
+                    calls.setdefault(name, []).append(node)
+            elif kind is ast.Name:
+                assert isinstance(node, ast.Name)
+                if node.ctx.__class__ is ast.Load and node not in callees:
+                    loaded.add(node.id)
+            elif kind is ast.Attribute:
+                assert isinstance(node, ast.Attribute)
+                if node.ctx.__class__ is ast.Load and node not in callees:
+                    loaded.add(node.attr)
+        return Uses(calls, frozenset(loaded))
+
+    @cached_property
+    def has_inner_classes(self) -> bool:
+        """Whether a class may be defined inside of anything."""
+        return _INNER_CLASS.search(self.source.text) is not None
+
+    @cached_property
     def parents(self) -> Parents:
         """The parent of each node."""
         return Parents(self.tree)
@@ -141,9 +199,16 @@ class Module:
         last = bound[-1]
         return last if isinstance(last, str) else f"{self.name}.{node.id}"
 
-    def functions(self) -> Iterator[FunctionInfo]:
-        """Every function of the module, outermost first; nested ones know their outer one."""
+    @cached_property
+    def function_of(self) -> dict[ast.AST, FunctionInfo]:
+        """Every function of the module by its node, outermost first."""
+        return {info.node: info for info in self._functions()}
 
+    def functions(self) -> Iterable[FunctionInfo]:
+        """Every function of the module, outermost first; nested ones know their outer one."""
+        return self.function_of.values()
+
+    def _functions(self) -> Iterator[FunctionInfo]:
         def defined(
             nodes: Iterable[ast.AST],
             prefix: str,

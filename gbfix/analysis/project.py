@@ -54,6 +54,7 @@ class Project:
         self._classes: dict[ast.ClassDef, ClassInfo] = {}
         self._found: dict[str, tuple[Module, ast.AST] | None] = {}
         self._renamed: dict[str, tuple[str, Module]] = {}
+        self._mros: dict[ast.ClassDef, tuple[ClassInfo, ...]] = {}
         for module in modules:
             self._add(module)
             self._given.append(module)
@@ -166,8 +167,14 @@ class Project:
         owner = self.class_info(qualified.rsplit(".", 1)[0]) if qualified else None
         return FunctionInfo(qualified or "", node, module, owner)
 
-    def mro(self, cls: ClassInfo) -> Iterator[ClassInfo]:
+    def mro(self, cls: ClassInfo) -> tuple[ClassInfo, ...]:
         """The class and its bases in the project, nearest first (depth first, no duplicates)."""
+        known = self._mros.get(cls.node)
+        if known is None:
+            known = self._mros[cls.node] = tuple(self._mro(cls))
+        return known
+
+    def _mro(self, cls: ClassInfo) -> Iterator[ClassInfo]:
         seen: set[ast.ClassDef] = set()
         todo = [cls]
         while todo:

@@ -23,7 +23,7 @@ _NUMBERS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex
 _SIZED = frozenset(
     f"torch.{n}" for n in ("arange", "zeros", "ones", "empty", "eye", "linspace", "full")
 )
-
+_TAKING = _SIZED | {"builtins.range"}
 
 CAPTURE = DynamoSetting("capture_scalar_outputs")
 
@@ -56,10 +56,12 @@ class Read:
 def reads(analysis: Analysis) -> Iterator[Read]:
     """The reads of one analyzed function, those of nested functions and of conditions left out."""
     module = analysis.info.module
+    may_read = _candidates(analysis)
     found = [
         (node, *read)
-        for node in list(analysis.values)
-        if isinstance(node, ast.expr) and (read := _read(node, analysis)) is not None
+        for node in (list(analysis.values) if may_read else ())
+        if node in may_read and isinstance(node, ast.expr)
+        if (read := _read(node, analysis)) is not None
     ]
     tested = _tested(analysis) if found else set()
     for node, tensor, kind in found:
@@ -71,6 +73,35 @@ def reads(analysis: Analysis) -> Iterator[Read]:
         if _only_eager(node, statement, analysis, module):
             continue
         yield Read(node, tensor, kind, statement)
+
+
+def _candidates(analysis: Analysis) -> set[ast.AST]:
+    """What may be a read, by what it is or where it stands: most nodes are none of these."""
+    values = analysis.values
+    found: set[ast.AST] = set()
+    for node in values:
+        kind = node.__class__
+        if kind is ast.Call:
+            assert isinstance(node, ast.Call)
+            function = node.func
+            if function.__class__ is ast.Attribute:
+                assert isinstance(function, ast.Attribute)
+                if function.attr == "item" or function.attr == "tolist":
+                    found.add(node)
+            value = values.get(function)
+            name = value.reference if value is not None else None
+            if name is not None and (name in _NUMBERS or name in _TAKING):
+                found.add(node)
+                found.update(node.args)
+        elif kind is ast.Slice:
+            assert isinstance(node, ast.Slice)
+            found.update(p for p in (node.lower, node.upper, node.step) if p is not None)
+        elif kind is ast.Subscript:
+            assert isinstance(node, ast.Subscript)
+            base = values.get(node.value)
+            if base is not None and base.elements is not None:
+                found.add(node.slice)
+    return found
 
 
 def read_tensor(node: ast.expr, analysis: Analysis) -> ast.expr | None:

@@ -8,6 +8,7 @@ annotated where the call stands. Knows syntax and names, runs no analysis of the
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from gbfix.analysis.annotations import annotated
@@ -41,38 +42,50 @@ class Records:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self._modules: dict[str, list[Module]] = {}
 
     def passed(self, info: FunctionInfo, name: str) -> Value | None:
         """The record that every call hands to a parameter; None where they do not agree."""
-        calls = self._calls.get(info.node.name, []) if self._calls else []
+        if not self._exist:
+            return None
         arguments = info.node.args
         names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
         if info.owner is not None:
             names = names[1:]
-        found: set[str | None] = set()
-        for module, function, call in calls:
+        agreed: str | None = None
+        for module, function, call in self._calls(info):
             if not self._reaches(call, info, module, len(names)):
                 continue
             given = _argument(call, name, names)
-            found.add(self._class_of(given, module, function) if given is not None else None)
-        reference = found.pop() if len(found) == 1 else None
-        return Value(Kind.OBJECT, reference=reference) if reference is not None else None
+            made = self._class_of(given, module, function) if given is not None else None
+            if made is None or made != (agreed or made):
+                return None
+            agreed = made
+        return Value(Kind.OBJECT, reference=agreed) if agreed is not None else None
 
     @cached_property
-    def _calls(self) -> dict[str, list[tuple[Module, FunctionInfo, ast.Call]]]:
-        """The calls of the project by the last name of what they call, if it has records at all."""
-        modules = self.project.given
-        if not any("dataclass" in m.source.text or "NamedTuple" in m.source.text for m in modules):
-            return {}
-        found: dict[str, list[tuple[Module, FunctionInfo, ast.Call]]] = {}
-        for module in modules:
-            for function in module.functions():
-                for node in walk(function.node):
-                    if isinstance(node, ast.Call):
-                        name = getattr(node.func, "attr", getattr(node.func, "id", None))
-                        if name is not None:
-                            found.setdefault(name, []).append((module, function, node))
-        return found
+    def _exist(self) -> bool:
+        """Whether the project has records at all."""
+        texts = (module.source.text for module in self.project.given)
+        return any("dataclass" in text or "NamedTuple" in text for text in texts)
+
+    def _calls(self, info: FunctionInfo) -> Iterator[tuple[Module, FunctionInfo, ast.Call]]:
+        """Calls of whatever has the name of a function, with the functions they stand in.
+
+        Those of its own module come first: as a rule they say enough, and no other has to be parsed.
+        """
+        name = info.node.name
+        for module in (info.module, *self._calling(name)):
+            if name in module.called_names:
+                for call in module.uses.calls.get(name, ()):
+                    for function in _around(call, module):
+                        yield module, function, call
+
+    def _calling(self, name: str) -> Sequence[Module]:
+        """The modules that seem to call something of a name."""
+        if name not in self._modules:
+            self._modules[name] = [m for m in self.project.given if name in m.called_names]
+        return self._modules[name]
 
     def _reaches(self, call: ast.Call, info: FunctionInfo, module: Module, count: int) -> bool:
         if info.owner is None:
@@ -105,6 +118,15 @@ class Records:
     def _record(self, qualified: str | None) -> str | None:
         cls = self.project.class_info(qualified)
         return cls.qualified if cls is not None and is_record(cls) else None
+
+
+def _around(node: ast.AST, module: Module) -> Iterator[FunctionInfo]:
+    """The functions around a node, the innermost first."""
+    parent = module.parents.get(node)
+    while parent is not None:
+        if parent in module.function_of:
+            yield module.function_of[parent]
+        parent = module.parents.get(parent)
 
 
 def _argument(call: ast.Call, name: str, names: list[str]) -> ast.expr | None:

@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gbfix.analysis.decorators import COMPILE, compiled_directly, decorator_name
 from gbfix.analysis.dynamo_settings import CompilePlace
@@ -66,17 +67,30 @@ def _lines(module: Module, pattern: str) -> tuple[int, ...]:
 
 
 # What stands between backquotes is prose; `re.compile` is no business of ours.
-_MAY_COMPILE = re.compile(
-    r"(?<!\bre)(?<!\bregex)(?<!`torch)\.compile\b(?!`)|\bimport\b[^\n]*\bcompile\b"
-    r"|^\s*compile\s*(?:,|\bas\b|$)",
-    re.MULTILINE,
-)
+_PROSE = re.compile(r"(?:\bre|\bregex|`torch)\Z")
+_IMPORTED = re.compile(r"\bimport\b[^\n]*\bcompile\b|^\s*compile\s*(?:,|\bas\b|$)", re.MULTILINE)
+
+
+@lru_cache(maxsize=1024)
+def _may_compile_at(before: str, after: str) -> bool:
+    return _PROSE.search(before) is None and not re.match(r"\w|`", after)
 
 
 def may_compile(text: str) -> bool:
     """Whether a source text could hold a use of `torch.compile`."""
-    if "compile" in text and _MAY_COMPILE.search(text) is not None:
-        return True
+    at = text.find("compile")
+    while at >= 0:
+        end = at + len("compile")
+        if text[at - 1 : at] == ".":
+            if _may_compile_at(text[max(0, at - 7) : at - 1], text[end : end + 1]):
+                return True
+        # An import names it on its own.
+        elif not text[at - 1 : at].isidentifier() and not text[end : end + 1].isidentifier():
+            first = text.rfind("\n", 0, at) + 1
+            last = text.find("\n", end)
+            if _IMPORTED.search(text[first : last if last >= 0 else len(text)]):
+                return True
+        at = text.find("compile", end)
     return "_dynamo" in text and "optimize" in text
 
 
@@ -85,6 +99,29 @@ def _compile_lines(module: Module) -> Iterator[ast.AST]:
     aliases = [name for name, bound in module.bindings.items() if bound[-1] in COMPILE]
     lines = _lines(module, rf"\b(?:{'|'.join(['compile', 'optimize', *aliases])})\b")
     return nodes_on(module.tree, lines) if lines else iter(())
+
+
+def _is_local(node: ast.Name, module: Module) -> bool:
+    """Whether a function around a name binds it, as far as can be told without an analysis."""
+    if not all(isinstance(bound, str) for bound in module.bindings.get(node.id, (node,))):
+        return True
+    parent = module.parents.get(node)
+    while parent is not None:
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            for inner in walk(parent):
+                names = inner.names if isinstance(inner, (ast.Import, ast.ImportFrom)) else ()
+                if (
+                    (isinstance(inner, ast.arg) and inner.arg == node.id)
+                    or (
+                        (isinstance(inner, ast.Name) and inner.id == node.id)
+                        and not isinstance(inner.ctx, ast.Load)
+                    )
+                    or getattr(inner, "name", None) == node.id
+                    or any((a.asname or a.name.split(".")[0]) == node.id for a in names)
+                ):
+                    return True
+        parent = module.parents.get(parent)
+    return False
 
 
 class Regions:
@@ -283,6 +320,8 @@ class Regions:
 
     def _value(self, node: ast.expr, module: Module) -> Value | None:
         """The value of an expression wherever in a module it stands."""
+        if isinstance(node, ast.Name) and not _is_local(node, module):
+            return Evaluator(self.facts, module).evaluate(node)  # `re` of `re.compile`
         parent: ast.AST | None = node
         while parent is not None and parent not in self.functions:
             parent = module.parents.get(parent)
@@ -344,24 +383,28 @@ class Regions:
         return seen
 
     def _called(self, analysis: Analysis) -> Iterator[FunctionInfo]:
-        for node, value in analysis.values.items():
+        project, values = self.facts.project, analysis.values
+        calls: list[ast.Call] = []
+        for node, value in values.items():
+            kind = node.__class__
+            if kind is ast.Call:
+                calls.append(node)  # type: ignore[arg-type]
             if value.reference is None and value.item is None:
                 continue
-            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            if kind is ast.Name or kind is ast.Attribute or kind is ast.Subscript:
                 if value.kinds & Kind.REFERENCE:
-                    if self.facts.project.class_info(value.reference) is None:
+                    if project.class_info(value.reference) is None:
                         yield from self._callees(value)
                         yield from self._overriding(node, analysis)
-        for node in list(analysis.values):
-            if isinstance(node, ast.Call):
-                function = analysis.values.get(node.func)
-                if function is None:
-                    continue
-                # A module that is made inside of a forward is made in eager code as a rule.
-                if not self.facts.project.is_module_class(function.reference) or (
-                    function.kinds & (Kind.MODULE | Kind.OBJECT)
-                ):
-                    yield from self._callees(function)
+        for call in calls:
+            function = values.get(call.func)
+            if function is None or (function.reference is None and function.item is None):
+                continue
+            # A module that is made inside of a forward is made in eager code as a rule.
+            if function.kinds & (Kind.MODULE | Kind.OBJECT) or not project.is_module_class(
+                function.reference
+            ):
+                yield from self._callees(function)
 
     def _overriding(self, node: ast.AST, analysis: Analysis) -> Iterator[FunctionInfo]:
         """Overrides in subclasses of a method called on `self`."""

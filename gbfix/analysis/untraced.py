@@ -117,7 +117,7 @@ def find_untraced(analysis: Analysis, facts: Facts) -> Iterator[Untraced]:
 
     Constructors are left out: they make what is compiled later.
     """
-    if analysis.info.node.name == "__init__":
+    if analysis.info.node.name == "__init__" or not _may_hold(analysis, facts):
         return
     for statement in scope_statements(analysis.info.node):
         if statement in analysis.eager:
@@ -140,6 +140,16 @@ def find_untraced(analysis: Analysis, facts: Facts) -> Iterator[Untraced]:
             if diagnosis is not None:
                 text = ast.unparse(call.func)
                 yield Untraced(diagnosis, call, statement, f"`{text}` cannot be part of a graph")
+
+
+def _may_hold(analysis: Analysis, facts: Facts) -> bool:
+    """Whether a function can hold any: most do not, and need no look at where their calls stand."""
+    if analysis.info.module.has_inner_classes:
+        return True
+    return any(
+        node.__class__ is ast.Call and untraced(node, analysis, facts) is not None
+        for node in analysis.values
+    )
 
 
 def _autograd_traced(call: ast.Call, analysis: Analysis, facts: Facts) -> bool:

@@ -90,6 +90,16 @@ class Value:
         return self.only(Kind.NONE | Kind.STATIC | Kind.MODULE | Kind.REFERENCE | Kind.OBJECT)
 
 
+def _made(kinds: int, **known: Any) -> Value:
+    """A value of some kinds with shape, dtype and more: the constructor, but fast."""
+    made = object.__new__(Value)
+    fields = made.__dict__
+    fields.update(_DEFAULTS)
+    fields["kinds"] = kinds
+    fields.update(known)
+    return made
+
+
 def replace(value: Value, **changes: Any) -> Value:
     """A value with some fields changed: `dataclasses.replace`, but fast."""
     known = value.__dict__
@@ -110,23 +120,30 @@ def tensor(
     like: Value | None = None,
 ) -> Value:
     """A tensor value; `like` gives shape, dtype and floating of another."""
-    made = Value(
-        Kind.TENSOR, boolean=boolean, floating=floating, zero_dim=zero_dim, unshared=unshared
-    )
-    if like is not None:
-        made = replace(
-            made,
-            shape=like.shape,
-            dtype=like.dtype,
-            floating=like.floating,
-            integer=like.integer,
-            boolean=like.boolean,
-            zero_dim=like.zero_dim,
-            turned=like.turned,
+    if like is None:
+        return _made(
+            Kind.TENSOR,
+            boolean=boolean,
+            floating=floating,
+            zero_dim=zero_dim,
+            unshared=unshared,
+            shape=next(_numbers),
+            dtype=next(_numbers),
         )
-    return made
+    return _made(
+        Kind.TENSOR,
+        boolean=like.boolean,
+        floating=like.floating,
+        integer=like.integer,
+        zero_dim=like.zero_dim,
+        unshared=unshared,
+        turned=like.turned,
+        shape=like.shape,
+        dtype=like.dtype,
+    )
 
 
+_DEFAULTS = Value(Kind.NONE).__dict__.copy()
 STATIC = Value(Kind.STATIC)
 NONE = Value(Kind.NONE)
 UNKNOWN = Value(Kind.UNKNOWN)
@@ -137,32 +154,38 @@ OBJECT = Value(Kind.OBJECT)
 
 def reference(name: str) -> Value:
     """A function, class or namespace by qualified name."""
-    return Value(Kind.REFERENCE, reference=name)
+    return _made(Kind.REFERENCE, reference=name, shape=next(_numbers), dtype=next(_numbers))
 
 
 def sequence(elements: Iterable[Value]) -> Value:
     """A tuple or list whose items are known."""
     items = tuple(elements)
-    return Value(Kind.OBJECT, elements=items, item=join_all(items) if items else None)
+    return _made(
+        Kind.OBJECT,
+        elements=items,
+        item=join_all(items) if items else None,
+        shape=next(_numbers),
+        dtype=next(_numbers),
+    )
 
 
 def container(item: Value | None) -> Value:
     """A container of unknown length."""
-    return Value(Kind.OBJECT, item=item)
+    return _made(Kind.OBJECT, item=item, shape=next(_numbers), dtype=next(_numbers))
 
 
 def join(a: Value, b: Value) -> Value:
     """What is known of a value that comes from either of two paths."""
     if a is b:
         return a
-    if a == b and a.shape == b.shape and a.dtype == b.dtype and a.item is b.item:
-        if a.elements is b.elements:
+    if a.shape == b.shape and a.dtype == b.dtype and a.item is b.item:
+        if a.elements is b.elements and a == b:
             return a
     elements = None
     if a.elements is not None and b.elements is not None and len(a.elements) == len(b.elements):
         elements = tuple(join(x, y) for x, y in zip(a.elements, b.elements, strict=True))
     item = a.item if b.item is None else b.item if a.item is None else join(a.item, b.item)
-    return Value(
+    return _made(
         a.kinds | b.kinds,
         boolean=a.boolean and b.boolean,
         floating=a.floating and b.floating,

@@ -5,6 +5,7 @@ It joins discovery, loading and the engine and knows nothing of options or of re
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,6 +38,8 @@ def run(
     Raises:
         UserError: for selectors that name nothing, and traces that cannot be read.
     """
+    # The process ends with the command, and all of its many objects are in use until then.
+    gc.disable()
     from gbfix.catalogue import catalogue
     from gbfix.dynamo.target import target
     from gbfix.engine import run as run_engine
@@ -62,6 +65,7 @@ def run(
 
             cache = Cache(cache_folder) if cache_folder is not None else None
             result = check(loaded.sources, settings, jobs=jobs, cache=cache, on_file=on_file)
+    gc.freeze()  # or else Python goes through all of them once more when it ends
     errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
     return replace(
         result,

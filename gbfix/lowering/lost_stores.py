@@ -123,20 +123,17 @@ def _writes(
 
 def _callers(facts: Facts) -> dict[ast.AST, list[tuple[Analysis, ast.stmt]]]:
     """The functions of the region that call a function, and the statements that do."""
-    known = facts.region_analyses()
-    if facts.callers is None or facts.callers[0] != len(known):
-        found: dict[ast.AST, list[tuple[Analysis, ast.stmt]]] = {}
-        for analysis in known:
-            for callee, node in _called(analysis, facts):
-                statement = _statement(node, analysis)
-                if statement is not None:
-                    found.setdefault(callee.node, []).append((analysis, statement))
-        facts.callers = (len(known), found)
-    return facts.callers[1]
+    found = facts.callers
+    for analysis in facts.further_analyses():
+        for callee, node in _called(analysis, facts):
+            statement = _statement(node, analysis)
+            if statement is not None:
+                found.setdefault(callee.node, []).append((analysis, statement))
+    return found
 
 
 def _called(analysis: Analysis, facts: Facts) -> Iterator[tuple[FunctionInfo, ast.Call]]:
-    for node in walk(analysis.info.node):
+    for node in analysis.values:
         if not isinstance(node, ast.Call):
             continue
         value = analysis.values.get(node.func)
