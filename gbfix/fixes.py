@@ -19,6 +19,7 @@ from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.codegen import settings
 from gbfix.codegen.imports import torch_name
 from gbfix.codegen.names import Names
@@ -66,7 +67,7 @@ class Context:
         first = site.statement.lineno
         read = {
             node.id
-            for node in ast.walk(self.info.node)
+            for node in walk(self.info.node)
             if isinstance(node, ast.Name) and node.lineno >= first
         }
         return sorted(read & self.facts.presumed(self.info))

@@ -41,6 +41,7 @@ from gbfix.analysis.conditions import NotApplicable, Refused, split
 from gbfix.analysis.effects import effects
 from gbfix.analysis.logs import log_family
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
@@ -179,17 +180,17 @@ def _afterwards(node: ast.If, context: Context) -> Iterator[ast.stmt]:
     if loop is not None:
         yield from loop.body
     for statement in context.info.node.body:
-        for inner in ast.walk(statement):
+        for inner in walk(statement):
             if isinstance(inner, ast.stmt) and inner.lineno > (node.end_lineno or node.lineno):
                 yield inner
 
 
 def _check_related(test: ast.expr, spared: Sequence[ast.stmt], always: Sequence[ast.stmt]) -> None:
     """The code that always runs uses a tensor that was tested, or a name that the shortcut sets."""
-    tested = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)} - {"torch", "self"}
+    tested = {n.id for n in walk(test) if isinstance(n, ast.Name)} - {"torch", "self"}
     tested |= {
         ast.unparse(n)
-        for n in ast.walk(test)
+        for n in walk(test)
         if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "self"
     }
     for statement in spared:  # `mask = None`: the code that looks for a mask then always finds it
@@ -197,7 +198,7 @@ def _check_related(test: ast.expr, spared: Sequence[ast.stmt], always: Sequence[
             tested |= {ast.unparse(target) for target in statement.targets}
     used: set[str] = set()
     for statement in always:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 used.add(node.id)
             elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self":

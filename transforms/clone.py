@@ -35,6 +35,7 @@ import ast
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.guards import compiling
@@ -109,11 +110,11 @@ def _shallow(call: ast.Call, given: ast.expr, context: Context) -> Fix:
 def _plain_container(name: str, context: Context) -> bool:
     """Whether a local name is only ever bound to a list or dictionary display."""
     info = context.info
-    if any(isinstance(a, ast.arg) and a.arg == name for a in ast.walk(info.node.args)):
+    if any(isinstance(a, ast.arg) and a.arg == name for a in walk(info.node.args)):
         return False
     bound = [
         info.module.parents[n]
-        for n in ast.walk(info.node)
+        for n in walk(info.node)
         if isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
     ]
     displays = (ast.List, ast.Dict, ast.ListComp, ast.DictComp)

@@ -46,6 +46,7 @@ import ast
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.analysis.values import Kind
 from gbfix.codegen.imports import torch_name
@@ -99,7 +100,7 @@ def _check_cached(context: Context) -> None:
         if "cache_clear" in text and info.node.name in text:
             raise Refused("may-change", "the cache is cleared somewhere")
     values = context.facts.parameters(info)
-    used = {n.id for n in ast.walk(info.node) if isinstance(n, ast.Name)}
+    used = {n.id for n in walk(info.node) if isinstance(n, ast.Name)}
     for name, value in values.items():
         if value.kinds & Kind.TENSOR or (value.kinds & Kind.MODULE and name in used):
             raise Refused("depends-on-call", f"`{name}` is no constant")
@@ -110,12 +111,12 @@ def _only_asks(context: Context) -> bool:
     info, node = context.info, context.info.node
     if info.owner is not None or info.outer is not None or isinstance(node, ast.AsyncFunctionDef):
         return False
-    if any(isinstance(a, ast.arg) for a in ast.walk(node.args)) or node.decorator_list:
+    if any(isinstance(a, ast.arg) for a in walk(node.args)) or node.decorator_list:
         return False
     found = effects(node.body, context.analysis, context.facts)
     if found.mutated or found.attributes or found.output or found.random or found.stateful:
         return False
-    for inner in ast.walk(node):
+    for inner in walk(node):
         if isinstance(inner, (ast.Yield, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)):
             return False
         if isinstance(inner, ast.Call) and not _steady_call(inner, context):

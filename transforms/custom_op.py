@@ -86,6 +86,7 @@ from collections.abc import Sequence
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.codegen.imports import torch_name
 from gbfix.codegen.operators import Operator, written
 from gbfix.diagnoses import DIAGNOSES
@@ -178,7 +179,7 @@ def _check_effects(context: Context, found: Results) -> None:
     seen = effects(context.info.node.body, context.analysis, context.facts)
     own = {
         n.id
-        for n in ast.walk(context.info.node)
+        for n in walk(context.info.node)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     } | set(context.facts.parameters(context.info))
     for target, _ in seen.mutated:
@@ -288,7 +289,7 @@ def _names(context: Context) -> dict[str, str]:
         "backward": f"_{base}_backward",
     }
     local = ["ctx", "inputs", "output", "grad", "result", "found", "each"]
-    parameters = {a.arg for a in ast.walk(context.info.node.args) if isinstance(a, ast.arg)}
+    parameters = {a.arg for a in walk(context.info.node.args) if isinstance(a, ast.arg)}
     free = {name: name if name not in parameters else f"{name}_" for name in local}
     return {role: take(name) for role, name in roles.items()} | free
 

@@ -35,6 +35,7 @@ from gbfix.analysis.effects import function_effects
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.reads import ReadKind
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import flat, operand
 from gbfix.codegen.guards import compiling
 from gbfix.diagnoses import SCALAR_READ
@@ -241,7 +242,7 @@ class _Writer:
 
 
 def _contains(outer: ast.AST, inner: ast.AST) -> bool:
-    return any(n is inner for n in ast.walk(outer))
+    return any(n is inner for n in walk(outer))
 
 
 TRANSFORM = Transform(

@@ -38,6 +38,7 @@ from gbfix.analysis.dynamic import operands, operation_name
 from gbfix.analysis.effects import effects
 from gbfix.analysis.emptiness import emptiness
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
@@ -130,7 +131,7 @@ def _check_shape(
     if before is None or not before.tensor:
         raise NotApplicable("no-gate", f"`{target}` is not known to be a tensor")
     values = context.analysis.values
-    inner = [values[n] for n in ast.walk(statement.value) if n in values]
+    inner = [values[n] for n in walk(statement.value) if n in values]
     masks = [v for v in inner if v.boolean]
     if not masks or not all(v.shape == before.shape or v.zero_dim for v in masks):
         raise NotApplicable("no-gate", f"the mask may not have the shape of `{target}`")
@@ -156,7 +157,7 @@ def _root(node: ast.AST) -> str:
 def _is_of(mask: Neutral | str, names: set[str]) -> bool:
     """Whether a mask is made of one of some names, which have changed since it was tested."""
     tree = ast.parse(mask if isinstance(mask, str) else mask.name, mode="eval")
-    return any(isinstance(n, ast.Name) and n.id in names for n in ast.walk(tree))
+    return any(isinstance(n, ast.Name) and n.id in names for n in walk(tree))
 
 
 def _keeps(statement: ast.stmt, mask: ast.expr, context: Context) -> bool:

@@ -34,6 +34,7 @@ from gbfix.analysis.definitions import Definitions
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.reads import ReadKind
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat, operand
 from gbfix.diagnoses import SCALAR_READ
@@ -278,7 +279,7 @@ def _alters(call: ast.Call) -> bool:
 
 
 def _overlap(a: ast.AST, b: ast.AST) -> bool:
-    return any(n is b for n in ast.walk(a)) or any(n is a for n in ast.walk(b))
+    return any(n is b for n in walk(a)) or any(n is a for n in walk(b))
 
 
 TRANSFORM = Transform(

@@ -45,6 +45,7 @@ import ast
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.dynamic import shape_from_data
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.diagnoses import MASK_INDEX, NONZERO, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
@@ -89,7 +90,7 @@ def _spares_selection(site: BreakSite, context: Context) -> bool:
     node = site.node
     if not isinstance(node, ast.If) or not is_gate(node, context):
         return False
-    inner = (n for s in node.body for n in ast.walk(s) if isinstance(n, (ast.Subscript, ast.Call)))
+    inner = (n for s in node.body for n in walk(s) if isinstance(n, (ast.Subscript, ast.Call)))
     return any(
         n in context.analysis.places and shape_from_data(n, context.analysis) is not None
         for n in inner

@@ -38,6 +38,7 @@ import ast
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat
@@ -120,7 +121,7 @@ def _uses(statement: ast.Assign, call: ast.Call, context: Context) -> list[ast.s
         raise Refused("bar-used", "the bar is kept where it is not followed")
     parents = context.info.module.parents
     found: list[ast.stmt] = []
-    for node in ast.walk(context.info.node):
+    for node in walk(context.info.node):
         if not isinstance(node, ast.Name) or node.id != target.id or node is target:
             continue
         parent = parents[node]

@@ -41,6 +41,7 @@ import ast
 
 from gbfix.analysis.conditions import Leaf, Negated, NotApplicable, Refused, data_kind
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.codegen import layout
 from gbfix.codegen.blocks import Changes, copy_statements
@@ -91,7 +92,7 @@ def _without_gradients(loop: Loop, torch: str, context: Context) -> str:
     parts: list[ast.AST] = [*loop.before, *loop.after]
     parts += [t for t in (loop.test, loop.exit and loop.exit.test) if t is not None]
     known = context.analysis.before[loop.node]
-    for node in (n for part in parts for n in ast.walk(part)):
+    for node in (n for part in parts for n in walk(part)):
         value = context.analysis.values.get(node)
         if isinstance(node, ast.Attribute) and value is not None:
             base = context.analysis.values.get(node.value)
@@ -101,7 +102,7 @@ def _without_gradients(loop: Loop, torch: str, context: Context) -> str:
         elif isinstance(node, ast.Name) and node.id in known and isinstance(node.ctx, ast.Load):
             if known[node.id].kinds & Kind.MODULE and node.id != "self":
                 return f"not {torch}.is_grad_enabled()"
-            own = {n.id for s in parts for n in ast.walk(s) if isinstance(n, ast.Name)
+            own = {n.id for s in parts for n in walk(s) if isinstance(n, ast.Name)
                    and isinstance(n.ctx, ast.Store)} - set(loop.tensors)  # fmt: skip
             if known[node.id].tensor and node.id not in own:
                 names.setdefault(node.id)
@@ -187,7 +188,7 @@ class _Writer:
         kind, value = data_kind(test, analysis), analysis.values.get(test)
         if kind is None or value is None:
             counted = {*self.loop.numbers, *([self.loop.counter.name] if self.loop.counter else [])}
-            names = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)}
+            names = {n.id for n in walk(test) if isinstance(n, ast.Name)}
             if isinstance(test, ast.Compare) and len(test.ops) == 1 and names & counted:
                 return flat(self.view, test)
             raise Refused("static-in-loop", f"`{ast.unparse(test)}` is no tensor test")
@@ -235,7 +236,7 @@ class _Writer:
         """A statement after the exit: a carried name keeps its value where the flag is up."""
         text = self._copied((statement,))
         carried = {*self.loop.numbers, *self.loop.tensors}
-        stored = [n.id for n in ast.walk(statement) if isinstance(n, ast.Name)
+        stored = [n.id for n in walk(statement) if isinstance(n, ast.Name)
                   and isinstance(n.ctx, ast.Store)]  # fmt: skip
         if not carried & set(stored):
             return text
@@ -263,7 +264,7 @@ class _Writer:
     def _is_fresh(self, name: str) -> bool:
         """Whether a round ends with a new tensor under a name, which no other name has."""
         for statement in reversed((*self.loop.before, *self.loop.after)):
-            stored = [n for n in ast.walk(statement) if isinstance(n, ast.Name)
+            stored = [n for n in walk(statement) if isinstance(n, ast.Name)
                       and isinstance(n.ctx, ast.Store) and n.id == name]  # fmt: skip
             if not stored:
                 continue

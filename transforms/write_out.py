@@ -58,6 +58,7 @@ import ast
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.project import Module
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.codegen.imports import torch_name
 from gbfix.codegen.names import used_names
@@ -129,7 +130,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
 
 def _is_ours(module: Module) -> bool:
     """Whether a name means, in all of a module, the function that is written here."""
-    bound = [n for n in ast.walk(module.tree) if _binds(n)]
+    bound = [n for n in walk(module.tree) if _binds(n)]
     return (
         len(bound) == 1
         and isinstance(bound[0], ast.FunctionDef)

@@ -90,12 +90,10 @@ class Callers:
         module, name = info.module, info.node.name
         if name.startswith("__") or info.outer is not None or info.node.name == "forward":
             return []
-        if name not in module.called_names:
+        uses = module.uses(name)
+        if uses.loaded:
             return []
-        uses = module.uses
-        if name in uses.loaded:
-            return []
-        found = [(call, _around(call, module)) for call in uses.calls.get(name, ())]
+        found = [(call, _around(call, module)) for call in uses.calls]
         return [(c, caller) for c, caller in found if self._reaches(c, caller, info)]
 
     def _reaches(self, call: ast.Call, caller: FunctionInfo | None, info: FunctionInfo) -> bool:

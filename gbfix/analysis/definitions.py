@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.project import Function, Module
+from gbfix.analysis.trees import walk
 
 _CHANGES = frozenset("append extend insert remove pop clear sort reverse update add".split())
 
@@ -21,8 +22,8 @@ class Definitions:
         self.module = module
         self.stores: dict[str, list[ast.Name]] = {}
         self.loads: dict[str, list[ast.Name]] = {}
-        self.parameters = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
-        for node in ast.walk(function):
+        self.parameters = {a.arg for a in walk(function.args) if isinstance(a, ast.arg)}
+        for node in walk(function):
             if isinstance(node, ast.Name):
                 where = self.loads if isinstance(node.ctx, ast.Load) else self.stores
                 where.setdefault(node.id, []).append(node)
@@ -30,7 +31,7 @@ class Definitions:
                 for name in node.names:  # bound by more than this function
                     self.stores.setdefault(name, []).extend([ast.Name(name)] * 2)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node is not function:
-                for argument in ast.walk(node.args):
+                for argument in walk(node.args):
                     if isinstance(argument, ast.arg):
                         self.stores.setdefault(argument.arg, []).extend([ast.Name("")] * 2)
 
@@ -64,7 +65,7 @@ class Definitions:
 
     def holds(self, node: ast.expr, since: ast.stmt) -> bool:
         """Whether an expression of plain names means the same after a statement, to the end."""
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Name) and not self._unchanged(inner.id, since):
                 return False
             if isinstance(inner, ast.Attribute) and self._sets(inner.attr):
@@ -102,5 +103,5 @@ class Definitions:
     def _sets(self, attribute: str) -> bool:
         return any(
             isinstance(n, ast.Attribute) and n.attr == attribute and not isinstance(n.ctx, ast.Load)
-            for n in ast.walk(self.function)
+            for n in walk(self.function)
         )

@@ -13,6 +13,7 @@ from gbfix.analysis import torch_table
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.modes import Mode
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.diagnoses import (
     DATA_SIZE,
@@ -145,7 +146,7 @@ def treated_beside(node: ast.expr, mode: Mode) -> bool:
     """
     if not mode.exclusions:
         return False
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
     for left in mode.undecided():
         if left and all(
             _STATIC_TEST.search(literal)

@@ -14,6 +14,7 @@ from gbfix.analysis.calls import item_of
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import BUILTINS, Module
 from gbfix.analysis.records import is_record
+from gbfix.analysis.trees import children
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
@@ -83,7 +84,7 @@ class Expressions:
         return value
 
     def _other(self, node: ast.expr) -> Value:
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if isinstance(child, ast.expr):
                 self.evaluate(child)
         return UNKNOWN

@@ -20,7 +20,7 @@ from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.observed import proven
 from gbfix.analysis.project import FunctionInfo, import_bindings
 from gbfix.analysis.record import Analysis, Condition, Place, merge
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import children, walk
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
@@ -50,7 +50,9 @@ def analyze(info: FunctionInfo, facts: Facts) -> Analysis:
     if end is not None:
         flow.returns.append(NONE)
     flow.analysis.returned = join_all(flow.returns) if flow.returns else NONE
-    if any(n.__class__ is ast.Yield or n.__class__ is ast.YieldFrom for n in walk(info.node)):
+    if "yield" in info.module.source.text and any(
+        n.__class__ is ast.Yield or n.__class__ is ast.YieldFrom for n in walk(info.node)
+    ):
         flow.analysis.returned = container(MAYBE)
     return flow.analysis
 
@@ -204,7 +206,7 @@ class _Flow(Evaluator):
             handler = _HANDLERS[kind] = getattr(_Flow, f"_do_{kind.__name__.lower()}", None)
         if handler is not None:
             return handler(self, statement)
-        for child in ast.iter_child_nodes(statement):
+        for child in children(statement):
             if isinstance(child, ast.expr):
                 self.evaluate(child)
         return self.environment

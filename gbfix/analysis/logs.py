@@ -68,7 +68,7 @@ def _prints_to_file(node: ast.Call, analysis: Analysis) -> bool:
         return False
     return any(
         isinstance(item.optional_vars, ast.Name) and item.optional_vars.id == target.id
-        for block in ast.walk(analysis.info.node)
+        for block in walk(analysis.info.node)
         if isinstance(block, ast.With)
         for item in block.items
     )

@@ -10,17 +10,18 @@ import ast
 import builtins
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from gbfix.analysis.trees import Parents, blocks, walk
+from gbfix.analysis.trees import Parents, blocks, nodes_on, walk
 from gbfix.source.text import SourceFile
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _INNER_CLASS = re.compile(r"[\r\n][ \t\f]+class\b|[:;][ \t\f]*class\b")
-_CALLED = re.compile(r"([^\W\d]\w*)\s*\(")
+_CALLED_ATTRIBUTE = re.compile(r"\.\s*(\w+)\s*\(")
 BUILTINS = frozenset(dir(builtins))
 
 
@@ -67,15 +68,15 @@ class ClassInfo:
 
 @dataclass(frozen=True, eq=False)
 class Uses:
-    """How a module uses names.
+    """How a module uses a name, by itself or as the name of an attribute.
 
     Attributes:
-        calls: the calls by the last name of what they call.
-        loaded: names and attributes that are read without being called.
+        calls: the calls of what has the name.
+        loaded: whether it is also read without being called.
     """
 
-    calls: dict[str, list[ast.Call]]
-    loaded: frozenset[str]
+    calls: tuple[ast.Call, ...]
+    loaded: bool
 
 
 def last_name(node: ast.AST) -> str | None:
@@ -146,33 +147,39 @@ class Module:
         return found
 
     @cached_property
-    def called_names(self) -> frozenset[str]:
-        """Names that may be called, by themselves or as attributes, as the text has them."""
-        return frozenset(map(sys.intern, _CALLED.findall(self.source.text)))
+    def called_attributes(self) -> frozenset[str]:
+        """The names of attributes that are called, as far as the text shows it."""
+        return frozenset(map(sys.intern, _CALLED_ATTRIBUTE.findall(self.source.text)))
+
+    def uses(self, name: str) -> Uses:
+        """How the module uses a name."""
+        if name not in self._uses:
+            calls: list[ast.Call] = []
+            callees: set[ast.AST] = set()
+            loaded = False
+            lines = lines_with(self.source, rf"\b{name}\b")
+            for node in nodes_on(self.tree, lines) if lines else ():
+                if isinstance(node, ast.Call):
+                    if last_name(node.func) == name:
+                        calls.append(node)
+                        callees.add(node.func)  # seen later: parents come first
+                elif isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == name:
+                    if isinstance(node.ctx, ast.Load) and node not in callees:
+                        loaded = True
+            self._uses[name] = Uses(tuple(calls), loaded)
+        return self._uses[name]
 
     @cached_property
-    def uses(self) -> Uses:
-        """What the module calls and what it uses otherwise."""
-        calls: dict[str, list[ast.Call]] = {}
-        loaded: set[str] = set()
-        callees: set[ast.AST] = set()
-        for node in walk(self.tree):
-            kind = node.__class__
-            if kind is ast.Call:
-                assert isinstance(node, ast.Call)
-                callees.add(node.func)  # seen later: parents come first
-                name = last_name(node.func)
-                if name is not None:
-                    calls.setdefault(name, []).append(node)
-            elif kind is ast.Name:
-                assert isinstance(node, ast.Name)
-                if node.ctx.__class__ is ast.Load and node not in callees:
-                    loaded.add(node.id)
-            elif kind is ast.Attribute:
-                assert isinstance(node, ast.Attribute)
-                if node.ctx.__class__ is ast.Load and node not in callees:
-                    loaded.add(node.attr)
-        return Uses(calls, frozenset(loaded))
+    def _uses(self) -> dict[str, Uses]:
+        return {}
+
+    def around(self, node: ast.expr) -> Iterator[FunctionInfo]:
+        """The functions that an expression stands in, the outermost first."""
+        for info in self.functions():
+            first = min([info.node.lineno, *(d.lineno for d in info.node.decorator_list)])
+            last = info.node.end_lineno or first
+            if first <= node.lineno <= last:
+                yield info
 
     @cached_property
     def has_inner_classes(self) -> bool:
@@ -275,6 +282,17 @@ def import_bindings(node: ast.Import | ast.ImportFrom, module: Module) -> dict[s
         for alias in node.names
         if alias.name != "*"
     }
+
+
+def lines_with(source: SourceFile, pattern: str) -> tuple[int, ...]:
+    """The lines of a file on which a pattern is found."""
+    text, starts = source.text, source.line_starts
+    found: list[int] = []
+    for match in re.finditer(pattern, text, re.MULTILINE):
+        line = bisect_right(starts, match.start())
+        if not found or found[-1] != line:
+            found.append(line)
+    return tuple(found)
 
 
 def package_root(path: Path) -> Path:

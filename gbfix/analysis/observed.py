@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gbfix.analysis.modules import FunctionInfo, Module
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import STATIC, Kind, Value, tensor
 
 Position = tuple[int, int]
@@ -111,7 +112,7 @@ class Observed:
         Logs tell neither columns nor what parameters held.
         """
         found: dict[int, set[str]] = {}
-        for node in ast.walk(info.node) if lines else ():
+        for node in walk(info.node) if lines else ():
             source = _read_from(node)
             line = self.before(info.module, source.lineno, 0)[0] if source is not None else 0
             if source is not None and line in lines:

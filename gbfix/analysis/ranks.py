@@ -12,6 +12,7 @@ import ast
 from gbfix.analysis import torch_table
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 
 _FACTORIES = frozenset("zeros ones empty rand randn".split())
@@ -85,7 +86,7 @@ class Ranks:
                 plain = not any(isinstance(e, ast.Starred) for e in statement.targets[0].elts)
                 if owner is not None and plain:
                     self._unpacked.setdefault(owner, len(statement.targets[0].elts))
-        for node in ast.walk(self.analysis.info.node):
+        for node in walk(self.analysis.info.node):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
@@ -102,7 +103,7 @@ class Ranks:
                 self._lost(node.optional_vars if isinstance(node, ast.withitem) else node.target)
 
     def _lost(self, target: ast.AST | None) -> None:
-        for node in ast.walk(target) if target is not None else ():
+        for node in walk(target) if target is not None else ():
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 self._bound.setdefault(node.id, []).append(None)
 

@@ -8,6 +8,7 @@ annotated where the call stands. Knows syntax and names, runs no analysis of the
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -42,7 +43,7 @@ class Records:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._modules: dict[str, list[Module]] = {}
+        self._modules: dict[tuple[str, bool], list[Module]] = {}
 
     def passed(self, info: FunctionInfo, name: str) -> Value | None:
         """The record that every call hands to a parameter; None where they do not agree."""
@@ -53,14 +54,15 @@ class Records:
         if info.owner is not None:
             names = names[1:]
         agreed: str | None = None
-        for module, function, call in self._calls(info):
+        for module, call in self._calls(info):
             if not self._reaches(call, info, module, len(names)):
                 continue
             given = _argument(call, name, names)
-            made = self._class_of(given, module, function) if given is not None else None
-            if made is None or made != (agreed or made):
-                return None
-            agreed = made
+            for function in module.around(call):
+                made = self._class_of(given, module, function) if given is not None else None
+                if made is None or made != (agreed or made):
+                    return None
+                agreed = made
         return Value(Kind.OBJECT, reference=agreed) if agreed is not None else None
 
     @cached_property
@@ -69,23 +71,30 @@ class Records:
         texts = (module.source.text for module in self.project.given)
         return any("dataclass" in text or "NamedTuple" in text for text in texts)
 
-    def _calls(self, info: FunctionInfo) -> Iterator[tuple[Module, FunctionInfo, ast.Call]]:
-        """Calls of whatever has the name of a function, with the functions they stand in.
+    def _calls(self, info: FunctionInfo) -> Iterator[tuple[Module, ast.Call]]:
+        """Calls of whatever has the name of a function.
 
         Those of its own module come first: as a rule they say enough, and no other has to be parsed.
         """
-        name = info.node.name
-        for module in (info.module, *self._calling(name)):
-            if name in module.called_names:
-                for call in module.uses.calls.get(name, ()):
-                    for function in _around(call, module):
-                        yield module, function, call
+        name, is_method = info.node.name, info.owner is not None
+        if not is_method or name in info.module.called_attributes:
+            yield from ((info.module, call) for call in info.module.uses(name).calls)
+        for module in self._calling(name, is_method):
+            if module is not info.module:
+                yield from ((module, call) for call in module.uses(name).calls)
 
-    def _calling(self, name: str) -> Sequence[Module]:
+    def _calling(self, name: str, is_method: bool) -> Sequence[Module]:
         """The modules that seem to call something of a name."""
-        if name not in self._modules:
-            self._modules[name] = [m for m in self.project.given if name in m.called_names]
-        return self._modules[name]
+        key = (name, is_method)
+        if key not in self._modules:
+            given = self.project.given
+            if is_method:
+                found = [m for m in given if name in m.called_attributes]
+            else:
+                called = re.compile(rf"\b{name}\s*\(")
+                found = [m for m in given if name in m.source.text and called.search(m.source.text)]
+            self._modules[key] = found
+        return self._modules[key]
 
     def _reaches(self, call: ast.Call, info: FunctionInfo, module: Module, count: int) -> bool:
         if info.owner is None:
@@ -118,15 +127,6 @@ class Records:
     def _record(self, qualified: str | None) -> str | None:
         cls = self.project.class_info(qualified)
         return cls.qualified if cls is not None and is_record(cls) else None
-
-
-def _around(node: ast.AST, module: Module) -> Iterator[FunctionInfo]:
-    """The functions around a node, the innermost first."""
-    parent = module.parents.get(node)
-    while parent is not None:
-        if parent in module.function_of:
-            yield module.function_of[parent]
-        parent = module.parents.get(parent)
 
 
 def _argument(call: ast.Call, name: str, names: list[str]) -> ast.expr | None:

@@ -18,6 +18,7 @@ from gbfix.analysis.dynamo_settings import CompilePlace
 from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.modules import lines_with
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
 from gbfix.analysis.trees import nodes_on, walk
 from gbfix.analysis.values import Kind, Value
@@ -59,13 +60,6 @@ class Plan:
     self_calls: frozenset[tuple[str, str]] = frozenset()
 
 
-def _lines(module: Module, pattern: str) -> tuple[int, ...]:
-    """The lines of a module on which a pattern is found."""
-    source = module.source
-    starts = (match.start() for match in re.finditer(pattern, source.text, re.MULTILINE))
-    return tuple(dict.fromkeys(source.position(at)[0] for at in starts))
-
-
 # What stands between backquotes is prose; `re.compile` is no business of ours.
 _PROSE = re.compile(r"(?:\bre|\bregex|`torch)\Z")
 _IMPORTED = re.compile(r"\bimport\b[^\n]*\bcompile\b|^\s*compile\s*(?:,|\bas\b|$)", re.MULTILINE)
@@ -97,8 +91,21 @@ def may_compile(text: str) -> bool:
 def _compile_lines(module: Module) -> Iterator[ast.AST]:
     """What stands on lines that could compile something."""
     aliases = [name for name, bound in module.bindings.items() if bound[-1] in COMPILE]
-    lines = _lines(module, rf"\b(?:{'|'.join(['compile', 'optimize', *aliases])})\b")
+    lines = lines_with(module.source, rf"\b(?:{'|'.join(['compile', 'optimize', *aliases])})\b")
     return nodes_on(module.tree, lines) if lines else iter(())
+
+
+def _passed_on(names: Iterable[str], module: Module) -> list[int]:
+    """The lines on which a name stands that something else than a call or an item may follow."""
+    text = module.source.text
+    found: set[int] = set()
+    for name in names:
+        if text.count(name) > 1:  # more than its definition
+            for match in re.finditer(rf"{name}\s*(?:[,)#\\]|$)", text, re.MULTILINE):
+                before = text[match.start() - 1 : match.start()]
+                if not (before == "." or before == "_" or before.isalnum()):
+                    found.add(module.source.position(match.start())[0])
+    return sorted(found)
 
 
 def _is_local(node: ast.Name, module: Module) -> bool:
@@ -224,8 +231,7 @@ class Regions:
         """Functions given to the constructor of a module, which its forward may call."""
         for module in self.modules:
             functions = self._named_functions(module)
-            passed_on = rf"(?<![\w.])(?:{'|'.join(functions)})\s*(?:[,)#\\]|$)"
-            lines = _lines(module, passed_on) if functions else ()
+            lines = _passed_on(functions, module)
             for node in nodes_on(module.tree, lines) if lines else ():
                 if not isinstance(node, ast.Call):
                     continue

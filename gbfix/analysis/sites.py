@@ -21,6 +21,7 @@ from gbfix.analysis.logs import log_family
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.reads import CAPTURE, Read, ReadKind, is_captured, reads
 from gbfix.analysis.regions import disabled
+from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import find_untraced
 from gbfix.diagnoses import (
     LOGGING_CALL,
@@ -129,7 +130,7 @@ def _conditions(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
 
 def _treated(test: ast.expr, analysis: Analysis) -> bool:
     """Whether a compiled path stands beside, for every tensor that the test may meet."""
-    places = [(n, analysis.places.get(n)) for n in ast.walk(test) if isinstance(n, ast.Call)]
+    places = [(n, analysis.places.get(n)) for n in walk(test) if isinstance(n, ast.Call)]
     return any(place is not None and treated_beside(n, place.mode) for n, place in places)
 
 

@@ -15,6 +15,7 @@ from gbfix.analysis.dynamo_settings import TRACE_AUTOGRAD
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.record import Analysis
+from gbfix.analysis.trees import children
 from gbfix.analysis.values import Kind
 from gbfix.diagnosis import Diagnosis
 from gbfix.python_diagnoses import (
@@ -174,7 +175,7 @@ def _beside_compiled(statement: ast.stmt, analysis: Analysis, facts: Facts) -> b
 
 def scope_statements(function: ast.AST) -> Iterator[ast.stmt]:
     """The statements of a function, outer before inner; nested functions are not entered."""
-    for child in ast.iter_child_nodes(function):
+    for child in children(function):
         if isinstance(child, ast.stmt):
             yield child
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -185,7 +186,7 @@ def scope_statements(function: ast.AST) -> Iterator[ast.stmt]:
 
 def own_calls(node: ast.AST) -> Iterator[ast.Call]:
     """The calls in a statement's own expressions: not those of statements below it, or of lambdas."""
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         if isinstance(child, (ast.stmt, ast.Lambda, ast.ExceptHandler, ast.match_case)):
             continue
         if isinstance(child, ast.Call):

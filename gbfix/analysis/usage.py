@@ -134,7 +134,7 @@ def presumed_tensors(function: Function, module: Module) -> frozenset[str]:
     plain += [a for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if not d]
     names = {a.arg for a in plain if a.annotation is None and a.arg not in {"self", "cls"}}
     found: set[str] = set()
-    for node in ast.walk(function):
+    for node in walk(function):
         if not isinstance(node, ast.Name) or node.id not in names:
             continue
         parent = module.parents.get(node)

@@ -13,6 +13,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.definitions import Definitions
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import Module
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 
 _PURE = (
@@ -84,7 +85,7 @@ def _expanded(
 
 def _changes(statement: ast.stmt) -> bool:
     """Whether a statement may change in place a tensor that a bound is a view of."""
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if isinstance(node, ast.AugAssign):
             return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -93,7 +94,7 @@ def _changes(statement: ast.stmt) -> bool:
                 return True
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             # Another window, as a rule; a position that is written through an index is not one.
-            if not any(isinstance(n, ast.Slice) for n in ast.walk(node.slice)):
+            if not any(isinstance(n, ast.Slice) for n in walk(node.slice)):
                 return True
     return False
 
@@ -148,7 +149,7 @@ def _same(a: ast.expr, b: ast.expr) -> bool:
 
 def _repeatable(node: ast.expr) -> bool:
     """Whether an expression gives the same value again."""
-    for inner in ast.walk(node):
+    for inner in walk(node):
         if isinstance(inner, ast.Call):
             method = isinstance(inner.func, ast.Attribute) and inner.func.attr in _SIZES
             number = isinstance(inner.func, ast.Name) and inner.func.id == "int"

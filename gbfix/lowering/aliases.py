@@ -18,6 +18,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import ClassInfo, Module
 from gbfix.analysis.stability import changes_attribute
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.lowering.gradients import with_gradients
 
@@ -74,16 +75,14 @@ def surely_bound(statements: Sequence[ast.stmt]) -> frozenset[str]:
         elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             found |= {
                 n.id
-                for n in ast.walk(statement)
+                for n in walk(statement)
                 if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
             }
     return frozenset(found)
 
 
 def _stored(target: ast.AST) -> set[str]:
-    return {
-        n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    return {n.id for n in walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
 
 
 def _makes_new(node: ast.expr, analysis: Analysis, own: frozenset[str]) -> bool:
@@ -98,7 +97,7 @@ def _makes_new(node: ast.expr, analysis: Analysis, own: frozenset[str]) -> bool:
 def alias_groups(statements: Sequence[ast.stmt], analysis: Analysis) -> list[set[str]]:
     """Names that statements make share one storage: `a = b = x + 1`, `b = a`, `b = a.view(-1)`."""
     groups: list[set[str]] = []
-    for node in (n for s in statements for n in ast.walk(s)):
+    for node in (n for s in statements for n in walk(s)):
         if not isinstance(node, ast.Assign):
             continue
         names = {t.id for t in node.targets if isinstance(t, ast.Name)}
@@ -127,7 +126,7 @@ def check_attributes_not_changed(
     for attribute in attributes:
         name = attribute.rsplit(".", 1)[-1]
         for tree in trees:
-            if any(changes_attribute(node, name) for node in ast.walk(tree)):
+            if any(changes_attribute(node, name) for node in walk(tree)):
                 raise Refused(
                     "alias-then-mutate",
                     f"`{attribute}` is changed in place by another call, and a copy would not follow",
@@ -140,7 +139,7 @@ def own_names(statements: Sequence[ast.stmt], analysis: Analysis) -> frozenset[s
         return frozenset()
     fresh: set[str] = set()
     old: set[str] = set()
-    for node in (n for s in statements for n in ast.walk(s)):
+    for node in (n for s in statements for n in walk(s)):
         if isinstance(node, ast.Assign):
             new = _makes_new(node.value, analysis, frozenset(fresh - old))
             for target in node.targets:
@@ -210,7 +209,7 @@ def _root_name(target: ast.expr) -> str | None:
 
 def _statements(function: ast.AST) -> list[ast.stmt]:
     simple = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)
-    return [n for n in ast.walk(function) if isinstance(n, simple)]
+    return [n for n in walk(function) if isinstance(n, simple)]
 
 
 def _may_follow(statement: ast.stmt, place: tuple[ast.stmt, ast.stmt], analysis: Analysis) -> bool:
@@ -222,9 +221,7 @@ def _may_follow(statement: ast.stmt, place: tuple[ast.stmt, ast.stmt], analysis:
         return True
     parent: ast.AST | None = node
     while parent is not None and parent is not analysis.info.node:
-        if isinstance(parent, (ast.For, ast.While)) and any(
-            n is statement for n in ast.walk(parent)
-        ):
+        if isinstance(parent, (ast.For, ast.While)) and any(n is statement for n in walk(parent)):
             return True
         parent = analysis.info.module.parents.get(parent)
     return False

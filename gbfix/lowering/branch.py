@@ -17,6 +17,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import UNKNOWN, Kind, Value
 from gbfix.lowering.preparation import split_preparation
 from gbfix.lowering.stores import Store, stores_in
@@ -213,9 +214,9 @@ def _check_control(arm: Arm) -> None:
     for node in arm.effects.control:
         if isinstance(node, (ast.Break, ast.Continue)):
             inside = any(
-                isinstance(loop, (ast.For, ast.While)) and any(n is node for n in ast.walk(loop))
+                isinstance(loop, (ast.For, ast.While)) and any(n is node for n in walk(loop))
                 for s in arm.statements
-                for loop in ast.walk(s)
+                for loop in walk(s)
             )
             if not inside:
                 raise Refused("loop-control", "an arm leaves or continues the loop around it")
@@ -240,7 +241,7 @@ def _outputs(
     live = liveness.after.get(node, frozenset()) | liveness.captured
     declared = {
         name
-        for n in ast.walk(analysis.info.node)
+        for n in walk(analysis.info.node)
         if isinstance(n, (ast.Global, ast.Nonlocal))
         for name in n.names
     }

@@ -70,7 +70,7 @@ def _of_name(name: str, info: FunctionInfo) -> ast.expr:
         isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load)
         for n in walk(info.node)
     )
-    parameters = {a.arg for a in ast.walk(info.node.args) if isinstance(a, ast.arg)}
+    parameters = {a.arg for a in walk(info.node.args) if isinstance(a, ast.arg)}
     bound = info.module.bindings.get(name, [])
     if local or name in parameters or len(bound) != 1 or not isinstance(bound[0], ast.expr):
         raise Refused("unknown-table", f"`{name}` is not bound once, at module level")

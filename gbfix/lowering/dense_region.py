@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.dynamic import shape_from_data
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.fitting import fitted
 from gbfix.fixes import Context
@@ -91,7 +92,7 @@ def _begins(statement: ast.stmt, context: Context) -> bool:
     ) and any(
         isinstance(n, (ast.Subscript, ast.Call))
         and shape_from_data(n, context.analysis) is not None
-        for n in ast.walk(statement)
+        for n in walk(statement)
     )
 
 

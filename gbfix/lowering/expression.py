@@ -13,6 +13,7 @@ from gbfix.analysis.conditions import Refused, data_kind, leaves, split
 from gbfix.analysis.effects import effects
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import copied, flat, flatten
 from gbfix.codegen.predicates import Renderer, single
@@ -106,9 +107,7 @@ def _check_copies(node: ast.IfExp, statement: ast.stmt, context: Context) -> Non
     if here.mutated or (here.unknown and getattr(statement, "value", None) is not node):
         raise Refused("alias-then-mutate", "the statement may change what it is given in place")
     results = [
-        n.id
-        for n in ast.walk(statement)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     ]
     check_not_changed_later(roots, results, (statement, statement), analysis, facts)
 

@@ -9,6 +9,7 @@ import ast
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.effects import effects
+from gbfix.analysis.trees import walk
 from gbfix.fixes import Context
 from gbfix.lowering.views import walk_scope
 
@@ -44,7 +45,7 @@ def writing_block(node: ast.With | ast.AsyncWith, call: ast.Call, context: Conte
         if found.mutated or found.attributes or found.random or found.control:
             raise Refused("effectful-arguments", "an argument changes something that is needed")
     inside = {id(n) for s in node.body for n in walk_scope(s)} | {id(target)}
-    for other in ast.walk(context.info.node):
+    for other in walk(context.info.node):
         if isinstance(other, ast.Name) and other.id == target.id and id(other) not in inside:
             raise Refused("value-used", f"`{target.id}` is used outside the block")
     return node

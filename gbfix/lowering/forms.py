@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.blocks import Changes, copy_statements
 from gbfix.codegen.expressions import flat
@@ -68,7 +69,7 @@ class Writer:
         """The text of an expression with tensors in the place of `.item()` where that is the same."""
         view, analysis = self.context.view, self.context.analysis
         text = flat(view, node)
-        for inner in ast.walk(node):
+        for inner in walk(node):
             tensor = spared_read(inner, analysis)
             if tensor is not None and isinstance(inner, ast.Call):
                 single = "" if analysis.values[tensor].zero_dim else ".reshape(())"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.conditions import Refused
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Value
 from gbfix.codegen.expressions import copied, flat
 from gbfix.fixes import Context
@@ -120,7 +121,7 @@ def carried_names(branch: Branch, context: Context) -> tuple[str, ...]:
         n.id
         for arm in branch.arms
         for s in arm.statements
-        for n in ast.walk(s)
+        for n in walk(s)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
     } | {o.name for o in branch.outputs}
     needed = tuple(n for n in found if n in read or "." in n)

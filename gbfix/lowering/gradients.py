@@ -17,7 +17,7 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import ClassInfo, FunctionInfo
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import children, walk
 from gbfix.analysis.values import Kind
 
 _NO_GRADIENT = frozenset(
@@ -36,7 +36,7 @@ def with_gradients(node: ast.AST, analysis: Analysis) -> Iterator[ast.AST]:
     if _stops_gradients(node, analysis):
         return
     yield node
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         yield from with_gradients(child, analysis)
 
 
@@ -183,7 +183,7 @@ def _reaching(node: ast.Name, info: FunctionInfo) -> Iterator[ast.expr | None]:
             if values and isinstance(statement, (ast.Assign, ast.AnnAssign)):
                 return
         here = above
-    arguments = {a.arg for a in ast.walk(info.node.args) if isinstance(a, ast.arg)}
+    arguments = {a.arg for a in walk(info.node.args) if isinstance(a, ast.arg)}
     if name in arguments or not any(_bound(name, info.node)):
         yield None
 
@@ -200,7 +200,7 @@ def _before(node: ast.AST, above: ast.AST) -> Iterator[ast.stmt]:
 def _bound(name: str, function: ast.AST) -> Iterator[ast.expr | None]:
     """What code binds to a name; None for a parameter, a loop and the like."""
     plain: set[ast.AST] = set()
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.arg) and node.arg == name:
             yield None
         elif isinstance(node, ast.Assign):
@@ -326,7 +326,7 @@ def _is_given(value: ast.expr | None, method: FunctionInfo, here: FunctionInfo) 
 def held_attributes(nodes: Iterable[ast.AST], analysis: Analysis) -> Iterator[str]:
     """Attributes that code reads, by name: there, or through a local name that stands for one."""
     for node in nodes:
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load):
                 name = dotted(inner)
                 if name is not None:
@@ -346,7 +346,7 @@ def standing_for(name: str, analysis: Analysis) -> Iterator[str]:
 def reads_gradients(statements: Iterable[ast.AST], analysis: Analysis, facts: Facts) -> bool:
     """Whether code reads anything that may require a gradient, even if only to detach it."""
     parents = analysis.info.module.parents
-    for node in (n for s in statements for n in ast.walk(s)):
+    for node in (n for s in statements for n in walk(s)):
         if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
             continue
         above = parents.get(node)

@@ -16,6 +16,7 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import ClassInfo
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.lowering.aliases import own_names, shared_root
 from gbfix.lowering.branch import Arm, Branch
@@ -75,7 +76,7 @@ def check_arm(arm: Arm, in_place: frozenset[str], analysis: Analysis, facts: Fac
                 )
     floats = _float_parameters(analysis)
     for condition in found.conditions:
-        tested = floats & {n.id for n in ast.walk(condition.test) if isinstance(n, ast.Name)}
+        tested = floats & {n.id for n in walk(condition.test) if isinstance(n, ast.Name)}
         if tested:
             raise Refused(
                 "number-test-in-arm",
@@ -224,4 +225,4 @@ def stale_operand(branch: Branch, analysis: Analysis, facts: Facts) -> str:
 
 def _walk(statements: Iterable[ast.stmt]) -> Iterable[ast.AST]:
     for statement in statements:
-        yield from ast.walk(statement)
+        yield from walk(statement)

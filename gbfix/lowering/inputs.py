@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
+from gbfix.analysis.trees import walk
 from gbfix.fixes import Context
 from gbfix.lowering.aliases import check_attributes_not_changed
 from gbfix.lowering.branch import Branch
@@ -50,7 +51,7 @@ def _bound_in(statements: tuple[ast.stmt, ...], node: ast.AugAssign) -> set[str]
     return {
         t.id
         for s in statements
-        for n in ast.walk(s)
+        for n in walk(s)
         if isinstance(n, ast.Assign) and n.lineno < node.lineno
         for t in n.targets
         if isinstance(t, ast.Name)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Value
 from gbfix.lowering.results import Result
 
@@ -78,4 +79,4 @@ def _turned(node: ast.expr | None) -> int:
     """How many transpositions an expression makes."""
     if node is None:
         return 0
-    return sum(isinstance(n, ast.Attribute) and n.attr in _TURNS for n in ast.walk(node))
+    return sum(isinstance(n, ast.Attribute) and n.attr in _TURNS for n in walk(node))

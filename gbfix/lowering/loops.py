@@ -15,6 +15,7 @@ from gbfix.analysis.effects import effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness, reads
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 
 _SIMPLE = (ast.Assign, ast.AugAssign)
@@ -132,8 +133,7 @@ def _parts(node: ast.For | ast.While) -> tuple[list[ast.stmt], ast.If | None, li
     exits = [
         s
         for s in node.body
-        if isinstance(s, ast.If)
-        and any(isinstance(n, (ast.Break, ast.Continue)) for n in ast.walk(s))
+        if isinstance(s, ast.If) and any(isinstance(n, (ast.Break, ast.Continue)) for n in walk(s))
     ]
     if not exits:
         return list(node.body), None, []
@@ -179,7 +179,7 @@ def _check_body(
         if any(data_kind(leaf, analysis) for leaf in leaves(condition.test)):
             raise Refused("break-in-loop", "a condition in the loop breaks the graph itself")
     for statement in body:
-        for inner in ast.walk(statement):
+        for inner in walk(statement):
             if isinstance(inner, ast.Attribute) and inner.attr in _VIEW_ATTRIBUTES:
                 raise Refused(
                     "view-attribute",
@@ -197,7 +197,7 @@ def _stored(body: list[ast.stmt]) -> list[str]:
     names = [
         n.id
         for s in body
-        for n in ast.walk(s)
+        for n in walk(s)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     ]
     return list(dict.fromkeys(names))
@@ -221,7 +221,7 @@ def _carried(
             read.add(part.target.id)
         exposed |= read - bound
         bound |= {
-            n.id for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            n.id for n in walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
     return [n for n in stored if n in exposed or n in later]
 
@@ -229,11 +229,11 @@ def _carried(
 def _check_shapes(names: list[str], body: list[ast.stmt]) -> None:
     """What a round hands on has to have the shape that it got."""
     for statement in body:
-        stored = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)
+        stored = {n.id for n in walk(statement) if isinstance(n, ast.Name)
                   and isinstance(n.ctx, ast.Store)}  # fmt: skip
         if not stored & set(names):
             continue
-        for node in ast.walk(statement):
+        for node in walk(statement):
             grows = isinstance(node, ast.Call) and (
                 (isinstance(node.func, ast.Attribute) and node.func.attr in _RESHAPING)
                 or (isinstance(node.func, ast.Name) and node.func.id in _RESHAPING)
@@ -252,7 +252,7 @@ def _check_shapes(names: list[str], body: list[ast.stmt]) -> None:
 def _is_count(name: str, body: list[ast.stmt]) -> bool:
     """Whether all that a round does to a name is adding or taking away an integer."""
     for statement in body:
-        names = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)
+        names = {n.id for n in walk(statement) if isinstance(n, ast.Name)
                  and isinstance(n.ctx, ast.Store)}  # fmt: skip
         if name not in names:
             continue
@@ -276,7 +276,7 @@ def _check_counter(name: str, body: list[ast.stmt], analysis: Analysis) -> None:
     """A counter that becomes a tensor may be computed with and compared, no more."""
     parents = analysis.info.module.parents
     for statement in body:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
                 if not isinstance(parents[node], (ast.BinOp, ast.Compare, ast.AugAssign)):
                     text = ast.unparse(parents[node])

@@ -89,7 +89,7 @@ def _repeated(node: ast.AST, analysis: Analysis) -> set[ast.AST]:
     while node is not analysis.info.node and node in parents:
         node = parents[node]
         if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            found |= set(ast.walk(node))
+            found |= set(walk(node))
     return found
 
 

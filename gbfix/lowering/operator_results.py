@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gbfix.analysis.conditions import Refused
+from gbfix.analysis.trees import children, walk
 from gbfix.fixes import Context
 from gbfix.lowering import operator_values as known
 from gbfix.lowering.operator_values import NUMBER, Holds, Known, joined
@@ -60,7 +61,7 @@ def results(context: Context, tensors: Sequence[str], numbers: Sequence[str]) ->
         Refused: where it does what is not followed.
     """
     node = context.info.node
-    for inner in ast.walk(ast.Module(node.body, [])):
+    for inner in walk(ast.Module(node.body, [])):
         if isinstance(inner, (*_UNTRACKED, *_DEFINITIONS)):
             raise Refused("not-followed", f"`{type(inner).__name__.lower()}` is not followed here")
     environment = dict.fromkeys(numbers, NUMBER)
@@ -81,7 +82,7 @@ class _Run:
         self.environment: _Env = {}
         self.rebound = {
             n.id
-            for n in ast.walk(context.info.node)
+            for n in walk(context.info.node)
             if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
         }
 
@@ -158,7 +159,7 @@ class _Run:
         if node.orelse:
             raise Refused("not-followed", "`else` of a loop is not followed here")
         entry = self.environment
-        has_exit = any(isinstance(n, (ast.Break, ast.Continue)) for n in ast.walk(node))
+        has_exit = any(isinstance(n, (ast.Break, ast.Continue)) for n in walk(node))
         for _ in range(8):
             self.environment = dict(entry)
             if isinstance(node, ast.While):
@@ -175,7 +176,7 @@ class _Run:
             ends: list[_Env | None] = [entry, before, end]
             if has_exit and end is not None:
                 # Names that are bound on the way may be left in between.
-                stored = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)
+                stored = {n.id for n in walk(node) if isinstance(n, ast.Name)
                           and isinstance(n.ctx, ast.Store)}  # fmt: skip
                 ends.append(
                     {
@@ -288,9 +289,7 @@ class _Run:
             if base.holds is Holds.NUMBER and at.holds is Holds.NUMBER:
                 return NUMBER
             return Known(Holds.OTHER, grads=base.grads, bases=base.bases)
-        inner_values = [
-            self.value(n) for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)
-        ]
+        inner_values = [self.value(n) for n in children(node) if isinstance(n, ast.expr)]
         if isinstance(node, (ast.Tuple, ast.List, ast.BoolOp)) and all(
             v.holds is Holds.NUMBER for v in inner_values
         ):
@@ -573,7 +572,7 @@ class _Run:
         """Whether an expression reads only parameters that are never bound anew."""
         if isinstance(node, ast.Call):
             return False
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if not isinstance(inner, _SIZES):
                 return False
             if isinstance(inner, ast.Attribute) and inner.attr != "shape":

@@ -12,6 +12,7 @@ from gbfix.analysis.effects import effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.logs import is_log_call
+from gbfix.analysis.trees import walk
 
 
 def only_speaks(statement: ast.stmt, analysis: Analysis, facts: Facts) -> bool:
@@ -37,12 +38,12 @@ def check_arguments(statement: ast.Expr, analysis: Analysis, facts: Facts) -> No
     assert isinstance(call, ast.Call)
     parts: list[ast.expr] = [*call.args, *(k.value for k in call.keywords)]
     found = effects(parts, analysis, facts)
-    if any(isinstance(n, ast.NamedExpr) for p in parts for n in ast.walk(p)):
+    if any(isinstance(n, ast.NamedExpr) for p in parts for n in walk(p)):
         raise Refused("effectful-arguments", "an argument assigns a name that may be needed")
     if found.mutated or found.attributes or found.random:
         raise Refused("effectful-arguments", "an argument changes something besides being shown")
     for text in found.unknown:
         if text.rsplit(".", 1)[-1] in {"next", "input", "pop", "read", "readline", "get_nowait"}:
             raise Refused("effectful-arguments", f"`{text}` in an argument changes something")
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in ast.walk(statement)):
+    if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in walk(statement)):
         raise Refused("effectful-arguments", "an argument yields or awaits")

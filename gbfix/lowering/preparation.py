@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.liveness import bound, reads
+from gbfix.analysis.trees import walk
 
 
 def split_preparation(
@@ -39,9 +40,7 @@ def split_preparation(
 
 def _local_names(statement: ast.stmt) -> set[str]:
     return {
-        n.id
-        for n in ast.walk(statement)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     } | set(bound(statement) if not isinstance(statement, ast.If) else ())
 
 
@@ -67,7 +66,7 @@ def _initialises(statement: ast.stmt) -> bool:
         if any(not isinstance(p, (ast.Attribute, ast.Name)) for p in parts):
             return False
     return any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
-               for s in statement.body for n in ast.walk(s))  # fmt: skip
+               for s in statement.body for n in walk(s))  # fmt: skip
 
 
 def _asked_for(test: ast.expr) -> str | None:

@@ -15,6 +15,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.effects import effects
 from gbfix.analysis.expressions import dotted
 from gbfix.analysis.logs import is_log_call
+from gbfix.analysis.trees import walk
 from gbfix.fixes import Context
 from gbfix.lowering.views import walk_scope
 
@@ -103,7 +104,7 @@ class _Search:
         assert isinstance(node, ast.Call)
         for part in [*node.args, *(k.value for k in node.keywords)]:
             found = effects([part], self.context.analysis, self.context.facts)
-            names = any(isinstance(n, ast.NamedExpr) for n in ast.walk(part))
+            names = any(isinstance(n, ast.NamedExpr) for n in walk(part))
             if found.mutated or found.attributes or found.random or found.control or names:
                 raise Refused("effectful-arguments", "an argument changes something that is needed")
 
@@ -135,10 +136,10 @@ class _Search:
             return
         self.names.add(name)
         info = self.context.info
-        parameters = {a.arg for a in ast.walk(info.node.args) if isinstance(a, ast.arg)}
+        parameters = {a.arg for a in walk(info.node.args) if isinstance(a, ast.arg)}
         if name in parameters:
             raise Refused("value-used", f"`{name}` is a parameter")
-        for node in ast.walk(info.node):
+        for node in walk(info.node):
             if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
                 raise Refused("value-used", f"`{name}` belongs to an outer scope")
             if not isinstance(node, ast.Name) or node.id != name:
@@ -178,7 +179,7 @@ class _Search:
         for info in module.functions():
             if info.node not in self.context.facts.region:
                 continue
-            for node in ast.walk(info.node):
+            for node in walk(info.node):
                 if isinstance(node, ast.Name) and node.id == name:
                     parent = module.parents[node]
                     if not (isinstance(parent, ast.Attribute) and parent.attr in _RECORDS):
@@ -193,7 +194,7 @@ class _Search:
                 if info.node not in region:
                     continue
                 analysis = self.context.facts.analysis(info)
-                for node in ast.walk(info.node):
+                for node in walk(info.node):
                     if (
                         isinstance(node, ast.Attribute)
                         and node.attr == attribute

@@ -16,6 +16,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import reads
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Value
 from gbfix.lowering.branch import Arm, Branch, Output, check_tensor
 from gbfix.lowering.stores import Store
@@ -157,7 +158,7 @@ def _assigned(
 
 
 def _reads_attributes(statement: ast.stmt, assigned: dict[str, Result]) -> bool:
-    names = {dotted(n) for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
+    names = {dotted(n) for n in walk(statement) if isinstance(n, ast.Attribute)}
     return any(name in names for name in assigned if "." in name)
 
 

@@ -181,7 +181,7 @@ def distinct_rows(mask: ast.expr, context: Context) -> bool:
     for node in walk(context.info.node):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                stored = [t.id for t in ast.walk(target) if isinstance(t, ast.Name)]
+                stored = [t.id for t in walk(target) if isinstance(t, ast.Name)]
                 if name in stored:
                     bound.append((target, node.value))
     if len(bound) != 1:

@@ -16,6 +16,7 @@ from gbfix.analysis.dynamic import operands, operation_name
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import ClassInfo, FunctionInfo
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 
 _ELEMENTWISE_LAYERS = frozenset(
@@ -322,7 +323,7 @@ class _Body:
             return self._any([node.body, node.orelse])
         if isinstance(node, ast.Call):
             return self._call(node)
-        if any(isinstance(n, ast.Name) and n.id in self.tainted for n in ast.walk(node)):
+        if any(isinstance(n, ast.Name) and n.id in self.tainted for n in walk(node)):
             raise NotRowwise(ast.unparse(node))
         return False
 
@@ -356,7 +357,7 @@ class _Body:
                 arguments.append(node.func.value)
         rows = {a for a in arguments if self.rows(a)}
         if not rows:
-            if any(isinstance(n, ast.Name) and n.id in self.tainted for n in ast.walk(node.func)):
+            if any(isinstance(n, ast.Name) and n.id in self.tainted for n in walk(node.func)):
                 raise NotRowwise(ast.unparse(node))
             return False
         call_is_rowwise(node, self.analysis, self.facts, rows, self.needs)

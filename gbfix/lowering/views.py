@@ -14,6 +14,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.modes import COMPILING, when_true
 from gbfix.analysis.project import Module
+from gbfix.analysis.trees import children
 from gbfix.lowering.output import only_speaks
 
 
@@ -82,7 +83,7 @@ def walk_scope(node: ast.AST) -> Iterator[ast.AST]:
     yield node
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
         return
-    for child in ast.iter_child_nodes(node):
+    for child in children(node):
         yield from walk_scope(child)
 
 

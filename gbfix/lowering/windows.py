@@ -14,6 +14,7 @@ from gbfix.analysis.definitions import Definitions
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.reads import Read, ReadKind, read_tensor
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.analysis.windows import window
 from gbfix.codegen.expressions import flat, flatten, operand
@@ -115,7 +116,7 @@ class Windows:
             statement = self.parents[statement]
         if not isinstance(statement, _PLAIN):
             raise Refused("unusual-place", f"line {statement.lineno} is not a plain statement")
-        for other in ast.walk(statement):
+        for other in walk(statement):
             if isinstance(other, ast.Slice) and self._from_data(other):
                 self._add(statement, other)
 
@@ -137,7 +138,7 @@ class Windows:
         if isinstance(node.ctx, ast.Load):
             self._check_read(node)
         for bound in (part.lower, part.upper):
-            for inner in ast.walk(bound) if bound is not None else ():
+            for inner in walk(bound) if bound is not None else ():
                 if isinstance(inner, ast.expr) and read_tensor(inner, self.analysis) is not None:
                     self.numbers = True
                     self._read(inner)
@@ -152,13 +153,13 @@ class Windows:
         made = self.definitions.of(use)
         reads = [
             n
-            for n in (ast.walk(made.value) if made is not None else ())
+            for n in (walk(made.value) if made is not None else ())
             if isinstance(n, ast.expr) and read_tensor(n, self.analysis) is not None
         ]
         if made is None:
             raise Refused("number-used", f"`{use.id}` was not read here")
         if not reads:
-            for inner in ast.walk(made.value):
+            for inner in walk(made.value):
                 if isinstance(inner, ast.Name):
                     self._scalar(inner)
         for read in reads:
@@ -166,7 +167,7 @@ class Windows:
 
     def _check_index(self, node: ast.Subscript, part: ast.Slice) -> None:
         """Beside the slice only whole dimensions, slices and integers: each keeps its place."""
-        if any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in ast.walk(node.value)):
+        if any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in walk(node.value)):
             raise Refused("impure-target", f"`{ast.unparse(node.value)}` would be evaluated twice")
         base = self.analysis.values.get(node.value)
         if base is None or not base.kinds & (Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN):
@@ -233,7 +234,7 @@ class Windows:
         for read in self.reads:
             parent = self.parents[read]
             inside = any(
-                read in ast.walk(part) for found in self.slices.values() for part in found.values()
+                read in walk(part) for found in self.slices.values() for part in found.values()
             )
             if not inside:
                 made += self._start(read, parent)
@@ -324,7 +325,7 @@ class Windows:
         view = self.context.view
         value = self.analysis.values.get(start)
         text = flat(view, start)
-        for read in ast.walk(start):
+        for read in walk(start):
             if isinstance(read, ast.expr) and read in self.reads:
                 text = flatten(text.replace(flat(view, read), self._tensor(read)))
         if value is not None and (value.kinds & Kind.SCALAR or value.zero_dim):

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -91,7 +92,11 @@ class SourceFile:
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
         """Character offset of the start of each line."""
-        return (0, *(match.end() for match in _LINE_END.finditer(self.text)))
+        if "\r" in self.text:
+            return (0, *(match.end() for match in _LINE_END.finditer(self.text)))
+        lengths = [len(line) + 1 for line in self.text.split("\n")]
+        lengths.pop()
+        return tuple(accumulate(lengths, initial=0))
 
     def line_text(self, line: int) -> str:
         """The text of a line (from 1) without its newline."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import selected_by
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.fixes import Context
 from gbfix.lowering.dense.expressions import lower
@@ -82,7 +83,7 @@ class DenseBlock:
         return self.indices.get(node.id) if isinstance(node, ast.Name) else None
 
     def mentions(self, node: ast.AST) -> bool:
-        for inner in ast.walk(node):
+        for inner in walk(node):
             if isinstance(inner, ast.Name) and (inner.id in self.held or inner.id in self.indices):
                 return True
             if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Load):
@@ -92,7 +93,7 @@ class DenseBlock:
 
     def bind(self, target: ast.AST) -> None:
         """Names that a target binds hold something new."""
-        for node in ast.walk(target):
+        for node in walk(target):
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 self.bound.add(node.id)
                 self.held.pop(node.id, None)

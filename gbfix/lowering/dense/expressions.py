@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
+from gbfix.analysis.trees import children
 from gbfix.lowering.dense.calls import lower_call
 from gbfix.lowering.dense.forms import check_sides, compose, is_number, need_trailing, plain
 from gbfix.lowering.dense.indexing import lower_subscript
@@ -47,12 +48,12 @@ def lower(block: DenseBlock, node: ast.expr, fill: int | None = None) -> Lowered
         return lower_compare(block, node)
     if isinstance(node, ast.Attribute):
         return lower_attribute(block, node, fill)
-    children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+    below = [c for c in children(node) if isinstance(c, ast.expr)]
     if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
         if block.mentions(node):
             raise Refused("rows-leave", f"`{ast.unparse(node)}` uses selected rows")
         return plain(block, node, [])
-    lowered = [(c, block.lower(c)) for c in children]
+    lowered = [(c, block.lower(c)) for c in below]
     if any(v.count is not None for _, v in lowered):
         raise Refused("count-leaves", "the number of selected rows leaves as a Python number")
     if any(v.rows is not None for _, v in lowered):
@@ -118,15 +119,15 @@ def lower_arithmetic(block: DenseBlock, node: ast.BinOp, fill: int | None) -> Lo
 
 def lower_numbers(block: DenseBlock, node: ast.BinOp, left: Lowered, right: Lowered) -> Lowered:
     """Arithmetic without rows, which may use how many were selected."""
-    children = [(node.left, left), (node.right, right)]
+    operands = [(node.left, left), (node.right, right)]
     if left.count is None and right.count is None:
-        return plain(block, node, children)
-    text = compose(block, node, children)
-    for part, side in children:
+        return plain(block, node, operands)
+    text = compose(block, node, operands)
+    for part, side in operands:
         value = block.context.analysis.values.get(part)
         if side.count is None and value is not None and value.tensor:
             return Lowered(text, False, changed=True)  # a tensor all along
-    for part, side in children:
+    for part, side in operands:
         if side.count is None and not (isinstance(part, ast.Constant) and type(part.value) is int):
             raise Refused("count-leaves", f"`{ast.unparse(node)}` makes a Python number")
     if isinstance(node.op, ast.Div):

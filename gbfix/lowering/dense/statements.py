@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import selected_by
+from gbfix.analysis.trees import walk
 from gbfix.lowering.dense.forms import copy_with
 from gbfix.lowering.dense.stores import accumulate, store, store_augmented
 from gbfix.lowering.routing import distinct_rows, found_in, found_rows, pair_index, row_index
@@ -23,7 +24,7 @@ def add(block: DenseBlock, statement: ast.stmt) -> None:
         Refused: where it does something with selected rows that has no dense form.
     """
     block.statement = statement
-    for node in ast.walk(statement):
+    for node in walk(statement):
         if isinstance(node, ast.Subscript) and selected_by(node, block.context.analysis):
             block.known.add(ast.unparse(node.slice))
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import operation_name
+from gbfix.analysis.trees import walk
 from gbfix.lowering.dense.forms import check_sides, copy_with, filled, known_shape
 from gbfix.lowering.routing import Index
 from gbfix.lowering.selection import Lowered, Selection
@@ -83,13 +84,13 @@ def is_own(block: DenseBlock, name: str) -> bool:
     before = block.context.analysis.before.get(block.statement, {}).get(name)
     declared = any(
         isinstance(n, (ast.Global, ast.Nonlocal)) and name in n.names
-        for n in ast.walk(block.context.info.node)
+        for n in walk(block.context.info.node)
     )
     return before is not None and before.tensor and before.unshared and not declared
 
 
 def check_repeatable(block: DenseBlock, node: ast.expr) -> None:
-    if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.Await)) for n in ast.walk(node)):
+    if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.Await)) for n in walk(node)):
         raise Refused("impure-target", f"`{ast.unparse(node)}` would be evaluated twice")
 
 
