@@ -56,6 +56,22 @@ def nearest(identifier: str) -> str | None:
     return found[0] if found else None
 
 
+def identifier_of(name: str) -> str | None:
+    """The identifier of the entries of this type, for a message that does not name it."""
+    return _by_type().get(name)
+
+
+@cache
+def _by_type() -> Mapping[str, str]:
+    """The identifiers by the types that only one of them has."""
+    found: dict[str, set[str]] = {}
+    for name, variants in _registry().items():
+        for variant in variants if isinstance(variants, list) else ():
+            if isinstance(variant, dict) and isinstance(variant.get("Gb_type"), str):
+                found.setdefault(variant["Gb_type"], set()).add(name)
+    return {kind: min(names) for kind, names in found.items() if len(names) == 1}
+
+
 def available() -> bool:
     """Whether the installed torch has a registry; versions before 2.8 have none."""
     return bool(_registry())

@@ -97,8 +97,8 @@ def _lines(
 
 
 def unplaced_skips(trace: Trace) -> Iterable[str]:
-    """A sentence for each skipped frame that no break explains."""
+    """A sentence for each skipped frame that no break explains, but for those of PyTorch and Python."""
     explained = {_frame_of(b.code) for b in trace.breaks if b.effect is not Effect.SPLITS}
     for skip in trace.skips:
-        if _frame_of(skip.code) not in explained:
+        if _frame_of(skip.code) not in explained and not leads(skip.code.file):
             yield f"{skip.code.file}:{skip.code.line}: {skip.code.name} is not compiled: {skip.reason}"

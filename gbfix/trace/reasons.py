@@ -1,8 +1,9 @@
 """Reads what Dynamo says of a break: its registry entry, explanation, hints, effect and stack.
 
-The only place that knows how the wording differs between versions of torch. Read with torch 2.13,
-whose texts carry the registry entry in a link; the texts without one are those of torch up to 2.8.
-It needs no torch and does not know whether a text was recorded or read from a log.
+The only place that knows how the wording differs between versions of torch. Read with torch 2.13 and
+2.11, whose texts carry the registry entry in a link, and 2.7, whose texts do not: these are looked up
+by the name of the kind of break, in the registry of the torch that is installed or a table of old names.
+It imports no torch and does not know whether a text was recorded or read from a log.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gbfix.dynamo.registry import identifier_of
 from gbfix.trace.model import Effect, Frame, Reason
 
 _ENTRY = re.compile(r"/gb/(gb\d{4})\.html", re.I)
@@ -29,6 +31,8 @@ _SKIPPED = re.compile(
     r"^torch\.compile will skip tracing the frame (?P<name>.+?) \((?P<file>.+?) line (?P<line>\d+)\)",
     re.M,
 )
+# Of a break in a loop, whose message has the frame as context.
+_LEFT = re.compile(r"frame skipped: (?P<name>.+?) \((?P<file>.+?) line (?P<line>\d+)\)")
 
 # The wording of torch up to 2.8, from before reasons named their registry entry.
 _OLD = (
@@ -39,6 +43,7 @@ _OLD = (
     (re.compile(r"^(?:builtin: print|Failed to trace builtin operator)"), "GB0059"),
     (re.compile(r"^(?:dynamic shape operator|Dynamic shape operator)"), "GB0036"),
     (re.compile(r"^(?:data dependent operator|Data dependent operator)"), "GB0033"),
+    (re.compile(r"^Attempted to call function marked as skipped|skip function "), "GB0007"),
 )
 
 
@@ -101,13 +106,14 @@ def told(text: str) -> Told | None:
         reason_text = _last_exception(stack) or "graph break that cannot be resumed from"
     if header is None and skipped is None and not _SECTION.search(text):
         return None
+    left = skipped or _LEFT.search(text)
     frames = frames_of(stack.split("Traceback (most recent call last)")[0])
     return Told(
         reason=reason_of(reason_text),
         effect=effect_of(text),
         stack=frames,
         place=place,
-        skipped=(skipped["name"], skipped["file"], int(skipped["line"])) if skipped else None,
+        skipped=(left["name"], left["file"], int(left["line"])) if left else None,
     )
 
 
@@ -137,7 +143,8 @@ def _name(text: str) -> str:
 
 
 def _old_entry(name: str) -> str | None:
-    return next((entry for pattern, entry in _OLD if pattern.search(name)), None)
+    known = next((entry for pattern, entry in _OLD if pattern.search(name)), None)
+    return known or identifier_of(name)
 
 
 def _tidy(text: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import inspect
 import os
 import threading
 import time
@@ -163,6 +164,9 @@ class Recorder:
         if not is_unsupported(error) or getattr(error, "logged", False):
             return
         self._check_process()
+        if code.co_flags & inspect.CO_GENERATOR and not demanded:
+            # It is inlined or left alone; if its caller was left to Python, that is what is told.
+            return
         effect = Effect.FAILS if demanded else Effect.SKIPS_FRAME
         self._break(
             code, str(error).split("\nfrom user code:")[0], error, user_stack(error), effect

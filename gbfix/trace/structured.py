@@ -1,7 +1,7 @@
 """Reads what `TORCH_TRACE=folder` writes, the structured log that `tlparse` shows.
 
 A line is a prefix and a JSON object; a payload follows on lines that begin with a tab. File names are
-interned. Read with logs of torch 2.13; only names that have been stable since 2.4 are relied on.
+interned. Read with logs of torch 2.7, 2.11 and 2.13.
 """
 
 from __future__ import annotations
@@ -125,6 +125,9 @@ def _take(item: _Item, log: _Log) -> None:
     elif isinstance(artifact := data.get("artifact"), dict):
         _take_artifact(str(artifact.get("name")), item, log)
     elif isinstance(metrics := data.get("compilation_metrics"), dict):
+        version = metrics.get("pytorch_version")
+        if isinstance(version, str):
+            log.versions[item.pid] = version
         _take_metrics(metrics, item, log)
 
 
@@ -159,7 +162,8 @@ def _guards(payload: str) -> tuple[str, ...]:
         parsed = json.loads(payload)
     except ValueError:
         parsed = payload
-    reasons = parsed if isinstance(parsed, list) else [parsed]
+    # A list in torch 2.7, lines in 2.11.
+    reasons = parsed if isinstance(parsed, list) else str(parsed).splitlines()
     return tuple(
         str(reason).split(": ", 1)[-1].splitlines()[0] for reason in reasons if str(reason)
     )

@@ -1,7 +1,7 @@
 """Reads the text that `TORCH_LOGS=graph_breaks` (or `+dynamo`, `recompiles`) prints, in any company.
 
 Lines of a message carry the same prefix, between lines of the program's own output; a log in the short
-format carries a prefix on the first line of a message only. Read with logs of torch 2.13.
+format carries a prefix on the first line of a message only. Read with logs of torch 2.7, 2.11 and 2.13.
 """
 
 from __future__ import annotations
