@@ -99,6 +99,7 @@ class Fix:
             shown unless settings are asked for.
         by_running: an unsafe fix whose assumption holds if running the code both ways shows no
             difference, so that it is taken where every fix is verified.
+        whole: whether it treats the sites that its edits enclose as well.
     """
 
     transform: str
@@ -108,6 +109,7 @@ class Fix:
     imports_torch: bool = False
     setting: str | None = None
     by_running: bool = False
+    whole: bool = False
 
     @property
     def offer(self) -> FixOffer:

@@ -129,8 +129,11 @@ def compatible(
     done: list[tuple[Outcome, Fix]] = []
     taken: list[tuple[int, int]] = []
     branches = [(o, f) for o, f in wanted if isinstance(o.site.node, ast.If)]
+    enclosing = [(o, f, _lines(f, source)) for o, f in wanted if f.whole]
     for outcome, fix in wanted:
         statement = outcome.site.statement
+        if any(_is_enclosed(outcome, o, lines) for o, _, lines in enclosing):
+            continue
         # What follows a branch can become part of it, and is then read in eager mode only.
         if outcome.site.read is not None and any(
             o.site.function is outcome.site.function
@@ -166,11 +169,26 @@ def compatible(
         done.append((outcome, fix))
     for outcome, _ in wanted:
         statement = outcome.site.statement
+        for other, fix, lines in enclosing:
+            if _is_enclosed(outcome, other, lines) and any(o is other for o, _ in done):
+                done.append((outcome, fix))
         if isinstance(outcome.site.node, ast.Call) and not any(o is outcome for o, _ in done):
             around = [(o, f) for o, f in done if _inside(statement, o.site.statement)]
             if around and isinstance(around[0][0].site.node, ast.If):
                 done.append((outcome, around[0][1]))
     return done
+
+
+def _lines(fix: Fix, source: SourceFile) -> tuple[int, int]:
+    places = [source.position(at)[0] for e in fix.edits for at in (e.start, e.end)]
+    return min(places), max(places)
+
+
+def _is_enclosed(outcome: Outcome, other: Outcome, lines: tuple[int, int]) -> bool:
+    """Whether a site stands in what a fix of another one rewrites as a whole."""
+    statement = outcome.site.statement
+    end = statement.end_lineno or statement.lineno
+    return outcome is not other and lines[0] <= statement.lineno and end <= lines[1]
 
 
 def _inside(statement: ast.stmt, outer: ast.stmt) -> bool:

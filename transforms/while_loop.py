@@ -3,7 +3,7 @@
 The compiled path becomes `torch._higher_order_ops.while_loop`: a function for the test, one for a
 round, and the tensors that a round hands to the next one. Python counters are carried as tensors. A
 `break` or `continue` inside of the loop becomes a flag: what follows it in the round is computed and
-kept only where the flag is down.
+kept only where the flag is down. An `if` on a tensor that gives values to names becomes `where`.
 
 Before:
 
@@ -50,7 +50,7 @@ from gbfix.codegen.predicates import Renderer, single
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_LOOP
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.loops import Loop, read_loop
+from gbfix.lowering.loops import Loop, read_choice, read_loop
 from gbfix.lowering.placement import beside_all, width_for
 
 
@@ -69,7 +69,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         "every round must give one shape, dtype and stride, which could not be proven; if one does "
         "not, compiling fails"
     )
-    return Fix("while-loop", Safety.REVIEW, reason, edits, context.needs_torch)
+    return Fix("while-loop", Safety.REVIEW, reason, edits, context.needs_torch, whole=True)
 
 
 def _loop_of(site: BreakSite, context: Context) -> ast.For | ast.While:
@@ -222,6 +222,10 @@ class _Writer:
         return text + self._copied(loop.after)
 
     def _copied(self, statements: tuple[ast.stmt, ...]) -> str:
+        at = next((i for i, s in enumerate(statements) if isinstance(s, ast.If)), None)
+        if at is not None:
+            chosen = self._chosen(statements[at])
+            return self._copied(statements[:at]) + chosen + self._copied(statements[at + 1 :])
         if not statements:
             return ""
         names = frozenset(
@@ -231,6 +235,18 @@ class _Writer:
         )
         changes = Changes(out_of_place=names)
         return copy_statements(self.view, statements, changes, self.context.unit)
+
+    def _chosen(self, statement: ast.stmt) -> str:
+        """An `if` in a round: both arms are computed, and each name takes one of its values."""
+        choice = read_choice(statement)
+        assert choice is not None
+        flag = self.context.names.take("pred")
+        results = []
+        for name, values in choice.values.items():
+            yes, no = (flat(self.view, v) if v is not None else name for v in values)
+            results.append(f"{self.torch}.where({flag}, {yes}, {no})")
+        test = f"{flag} = {self._predicate(choice.test)}\n"
+        return test + f"{', '.join(choice.values)} = {', '.join(results)}\n"
 
     def _masked(self, statement: ast.stmt, flag: str) -> str:
         """A statement after the exit: a carried name keeps its value where the flag is up."""
@@ -268,7 +284,7 @@ class _Writer:
                       and isinstance(n.ctx, ast.Store) and n.id == name]  # fmt: skip
             if not stored:
                 continue
-            if isinstance(statement, ast.AugAssign) or (
+            if isinstance(statement, (ast.AugAssign, ast.If)) or (
                 statement in self.loop.after and (self.loop.exit is not None and not self._leads)
             ):
                 return True

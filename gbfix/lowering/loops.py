@@ -149,7 +149,10 @@ def _parts(node: ast.For | ast.While) -> tuple[list[ast.stmt], ast.If | None, li
 def _check_body(
     body: list[ast.stmt], node: ast.stmt, exit_: ast.If | None, analysis: Analysis, facts: Facts
 ) -> None:
-    for statement in body:
+    choices = [_choice(s, analysis) for s in body]
+    for statement, choice in zip(body, choices, strict=True):
+        if choice is not None:
+            continue
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         if isinstance(statement, ast.AugAssign):
             targets = [statement.target]
@@ -176,6 +179,8 @@ def _check_body(
             "break-in-loop", f"`{ast.unparse(which)}` in the loop breaks the graph itself"
         )
     for condition in found.conditions:
+        if any(choice is not None and choice.test is condition.test for choice in choices):
+            continue
         if any(data_kind(leaf, analysis) for leaf in leaves(condition.test)):
             raise Refused("break-in-loop", "a condition in the loop breaks the graph itself")
     for statement in body:
@@ -185,6 +190,58 @@ def _check_body(
                     "view-attribute",
                     f"`{ast.unparse(inner)}` counts as an alias to `while_loop`; `transpose` does not",
                 )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An `if` on a tensor in a round that only gives values to names.
+
+    Attributes:
+        test: its test.
+        values: for each name its value where the test holds, and where not; None is what it was.
+    """
+
+    test: ast.expr
+    values: dict[str, tuple[ast.expr | None, ast.expr | None]]
+
+
+def read_choice(node: ast.stmt) -> Choice | None:
+    """Read an `if` whose arms give each name one value; None if it is something else."""
+    if not isinstance(node, ast.If):
+        return None
+    arms = [_given_values(arm) for arm in (node.body, node.orelse)]
+    if arms[0] is None or arms[1] is None:
+        return None
+    names = dict.fromkeys([*arms[0], *arms[1]])
+    return Choice(node.test, {n: (arms[0].get(n), arms[1].get(n)) for n in names})
+
+
+def _given_values(arm: list[ast.stmt]) -> dict[str, ast.expr] | None:
+    """The values that an arm gives to names, none of which reads another."""
+    values: dict[str, ast.expr] = {}
+    for statement in arm:
+        if isinstance(statement, ast.Pass):
+            continue
+        if not (isinstance(statement, ast.Assign) and len(statement.targets) == 1):
+            return None
+        target = statement.targets[0]
+        if not isinstance(target, ast.Name) or {target.id, *reads(statement.value)} & set(values):
+            return None
+        values[target.id] = statement.value
+    return values
+
+
+def _choice(node: ast.stmt, analysis: Analysis) -> Choice | None:
+    """A choice between tensors that can be made with `where`."""
+    choice = read_choice(node)
+    if choice is None or not choice.values:
+        return None
+    before = analysis.before.get(node, {})
+    for name, values in choice.values.items():
+        known = [analysis.values.get(v) if v is not None else before.get(name) for v in values]
+        if not all(value is not None and value.tensor for value in known):
+            return None
+    return choice
 
 
 def _plain(target: ast.expr) -> bool:
@@ -219,6 +276,9 @@ def _carried(
         read = set(reads(part))
         if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
             read.add(part.target.id)
+        choice = read_choice(part) if isinstance(part, ast.If) else None
+        if choice is not None:
+            read |= {name for name, values in choice.values.items() if None in values}
         exposed |= read - bound
         bound |= {
             n.id for n in walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
