@@ -28,9 +28,10 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from gpu_check import EXAMPLES, examples  # noqa: E402
 
-from gbfix.verify.checker import Options, inputs_for, verify_sides  # noqa: E402
+from gbfix.verify.checker import inputs_for, verify_sides  # noqa: E402
 from gbfix.verify.jobs import Job, Limits, Outcome  # noqa: E402
 from gbfix.verify.messages import RunSpec  # noqa: E402
+from gbfix.verify.options import Options  # noqa: E402
 from gbfix.verify.worker import Workers  # noqa: E402
 
 RESULTS = HERE / "results" / "checker_overhead.json"

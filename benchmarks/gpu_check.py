@@ -32,9 +32,10 @@ sys.path[:0] = [str(ROOT), str(HERE)]
 from gbfix.dynamo.backends import default_backend  # noqa: E402
 from gbfix.dynamo.records import Capture  # noqa: E402
 from gbfix.errors import UserError  # noqa: E402
-from gbfix.verify.checker import Options, inputs_for, measured, verify_sides  # noqa: E402
+from gbfix.verify.checker import inputs_for, measured, verify_sides  # noqa: E402
 from gbfix.verify.jobs import Limits  # noqa: E402
 from gbfix.verify.messages import Measured  # noqa: E402
+from gbfix.verify.options import Options  # noqa: E402
 from gbfix.verify.recipes import Inputs  # noqa: E402
 from gbfix.verify.targets import Side, Target, of_file  # noqa: E402
 from gbfix.verify.verdict import Status, Verdict  # noqa: E402

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from gbfix.dynamo.records import Capture
 from gbfix.source.text import SourceFile
-from gbfix.verify.checker import Options, capture_of, verify_sides
+from gbfix.verify.checker import capture_of, verify_sides
+from gbfix.verify.options import Options
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.targets import Side, of_file
 from gbfix.verify.verdict import Difference, Kind, Status, Verdict

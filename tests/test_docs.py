@@ -1,25 +1,25 @@
 """The documentation is what the code says, and every example in it does what the text claims.
 
 An example is a `Before:` and an `After:` block of a transform's docstring, or an example file of
-the README. It is rewritten by the tool, compared as text, and run: it breaks the graph before, does
-not after, and gives the same outputs.
+the README. It is rewritten by the tool, compared as text, and run by the equivalence checker: it breaks
+the graph before, does not after, and does the same.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import typer
-from torch._dynamo.testing import CompileCounter
 
 from gbfix import config, engine
 from gbfix.cli.main import app
@@ -27,8 +27,14 @@ from gbfix.fixes import Transform
 from gbfix.registry import transforms
 from gbfix.settings import CheckStyle, Settings, SideEffects
 from gbfix.source.text import SourceFile
+from gbfix.verify.checker import verify_sides
+from gbfix.verify.options import Options
+from gbfix.verify.recipes import Inputs
+from gbfix.verify.targets import Side, of_file
+from gbfix.verify.verdict import Status
+from gbfix.verify.worker import Workers
 from scripts import generate_docs
-from tests.harness import kept_settings
+from tests.fixture_run import STUBS
 
 README = generate_docs.README.read_text(encoding="utf-8")
 IMPORTS = "import torch\nfrom torch import nn\n\n"
@@ -41,6 +47,13 @@ by_name = pytest.mark.parametrize("transform", transforms(), ids=lambda t: t.nam
 
 
 # Examples
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    """Workers for all examples."""
+    with Workers(1 if "PYTEST_XDIST_WORKER" in os.environ else None) as started:
+        yield started
 
 
 def labelled(transform: Transform, label: str) -> str:
@@ -86,47 +99,35 @@ def rewrite(text: str, **settings: Any) -> tuple[str, set[str]]:
     return file.after, {f.applied.transform for f in file.findings if f.applied}
 
 
-def load(text: str, path: Path) -> Callable[..., Any]:
-    """The example's module or function; it lies in a file, since Dynamo reads source lines."""
-    path.write_text(text, encoding="utf-8")
-    namespace: dict[str, Any] = {"__name__": path.stem}
-    exec(compile(text, str(path), "exec"), namespace)
-    own = [n for n in ast.parse(text).body if isinstance(n, (ast.ClassDef, ast.FunctionDef))]
-    torch.manual_seed(0)
-    target = namespace[own[-1].name]
-    return target() if isinstance(target, type) else target
+def check_runs(before: str, after: str, folder: Path, workers: Workers) -> None:
+    """The checker passes it, and it is one graph afterwards."""
+    path = folder / "example.py"
+    path.write_text(before, encoding="utf-8")
+    tree = ast.parse(before)
+    own = [n for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef))]
+    compiled = [n for n in tree.body if isinstance(n, ast.Assign) and "compile(" in ast.unparse(n)]
+    name = ast.unparse(compiled[-1].targets[0]) if compiled else own[-1].name
+    target = of_file(path, name)
+    target = replace(target, folders=(*target.folders, str(STUBS)))
+    sides = [Side(target, ((os.path.realpath(path), text),)) for text in (before, after)]
+    tensor = "torch.linspace(-0.5, 1.0, 16).reshape(4, 4)"
+    expressions = [f"({f'{tensor} * {scale}, ' * _parameters(own[-1])})" for scale in SCALES]
+    inputs = Inputs(expressions=tuple(expressions), once=True)
+    options = Options("eager", fullgraph_before=False, both_dynamic=False, shrink_seconds=0)
+    verdict = verify_sides(workers, *sides, inputs, options)
+    assert verdict.status in (Status.VERIFIED, Status.PARTLY_VERIFIED), verdict
+    found = verdict.evidence.after
+    assert found is not None and found.fullgraph and found.whole and found.graphs
 
 
-def inputs(function: Callable[..., Any], scale: float) -> tuple[torch.Tensor, ...]:
-    """One tensor for each parameter."""
-    method = function.forward if isinstance(function, torch.nn.Module) else function
-    code = method.__func__.__code__ if hasattr(method, "__func__") else method.__code__
-    count = code.co_argcount - ("self" in code.co_varnames[:1])
-    return tuple(torch.linspace(-0.5, 1.0, 16).reshape(4, 4) * scale for _ in range(count))
-
-
-def graph_breaks(function: Callable[..., Any]) -> int:
-    """How often Dynamo breaks the graph of a function; a frame skipped as a whole counts as one."""
-    torch._dynamo.reset()
-    explanation = torch._dynamo.explain(function)(*inputs(function, 1.0))
-    return len(explanation.break_reasons) + (explanation.graph_count == 0)
-
-
-def check_runs(before: str, after: str, folder: Path) -> None:
-    """It breaks before and not after; in eager mode and compiled the outputs are the same."""
-    old = load(before, folder / "before.py")
-    assert graph_breaks(old) > 0
-    for scale in SCALES:
-        with kept_settings():
-            torch._dynamo.reset()
-            new = load(after, folder / "after.py")
-            counter = CompileCounter()
-            compiled = torch.compile(new, backend=counter, fullgraph=True)
-            given = inputs(new, scale)
-            expected = load(before, folder / "before.py")(*given)
-            assert torch.equal(new(*given), expected)
-            torch.testing.assert_close(compiled(*given), expected)
-            assert counter.frame_count == 1
+def _parameters(definition: ast.ClassDef | ast.FunctionDef) -> int:
+    """How many arguments the example is called with."""
+    if isinstance(definition, ast.ClassDef):
+        (definition,) = (
+            n for n in definition.body if isinstance(n, ast.FunctionDef) and n.name != "__init__"
+        )
+        return len(definition.args.args) - 1
+    return len(definition.args.args)
 
 
 @by_name
@@ -142,9 +143,9 @@ def test_the_before_block_becomes_the_after_block(transform: Transform) -> None:
 
 
 @by_name
-def test_the_example_runs(transform: Transform, tmp_path: Path) -> None:
+def test_the_example_runs(transform: Transform, tmp_path: Path, workers: Workers) -> None:
     before, after = (whole(labelled(transform, label)) for label in ("Before", "After"))
-    check_runs(before, after, tmp_path)
+    check_runs(before, after, tmp_path, workers)
 
 
 def test_the_other_idiom_of_check() -> None:
@@ -163,11 +164,11 @@ def readme_file(kind: str, name: str) -> str:
     return found[1]
 
 
-def test_the_example_of_the_readme(tmp_path: Path) -> None:
+def test_the_example_of_the_readme(tmp_path: Path, workers: Workers) -> None:
     before, after = readme_file("file", "model.py"), readme_file("after", "model.py")
     assert rewrite(before)[0] == after
     sized = [re.sub(r"size: int(?=\))", "size: int = 4", text) for text in (before, after)]
-    check_runs(*sized, tmp_path)
+    check_runs(*sized, tmp_path, workers)
 
 
 def test_the_readme_opens_with_a_before_and_an_after() -> None:

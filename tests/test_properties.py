@@ -22,7 +22,13 @@ from gbfix import engine
 from gbfix.findings import FileResult
 from gbfix.settings import Branch, Region, Settings
 from gbfix.source.text import SourceFile
-from tests import harness
+from gbfix.verify.checker import verify_sides
+from gbfix.verify.messages import RunSpec
+from gbfix.verify.options import Options
+from gbfix.verify.probing import GRADIENTS, Probe, probe
+from gbfix.verify.verdict import REVIEW, Difference, Status
+from gbfix.verify.worker import Workers
+from tests import fixture_run
 from tests.fixture_case import FixtureCase
 from tests.generators import Program, programs
 
@@ -56,121 +62,77 @@ def apply(
     return file
 
 
-# The two ways of running
+# What the checker says
 
 
-def eager_complaints(program: Program, after: str) -> list[str]:
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    """Workers for all programs."""
+    with Workers(1 if "PYTEST_XDIST_WORKER" in os.environ else None) as started:
+        yield started
+
+
+def eager_complaints(workers: Workers, program: Program, after: str) -> list[str]:
     """What differs in eager mode; a function that is only ever compiled has no such mode."""
     if program.decorated:
         return []
-    with _case(program, after) as case:
-        mine = _original(case, program)
-        if mine is None:
-            return []
-        theirs = harness.run_eager(case, case.after, program.gradients)
-    return harness.eager_differences(mine, theirs)
+    with tempfile.TemporaryDirectory() as folder:
+        case = _case(Path(folder), program, after)
+        sides = [fixture_run.side(case, path) for path in (case.before, case.after)]
+        inputs = fixture_run.inputs(case)
+        mode = f"eager{GRADIENTS if program.gradients else ''}"
+        how = Probe(sides[0], sides[1], mode, RunSpec(sides[0], inputs), "eager")
+        return list(map(str, probe(workers, how, inputs).differences))
 
 
-def compiled_complaints(program: Program, after: str, reasons: str = "") -> list[str]:
-    """What the compiled rewrite does that the original does neither in eager nor compiled.
+def complaints(workers: Workers, program: Program, result: FileResult) -> list[str]:
+    """What is wrong with a rewrite in eager or compiled, as far as the checker sees.
 
-    `reasons` are those of the fixes made: what they say may happen is no complaint.
+    What the reasons of the fixes say may happen is no complaint, nor is a break that could not be
+    helped; but there must not be more of them.
     """
-    with _case(program, after) as case:
-        eager = _original(case, program)
-        if eager is None:
-            return []
-        before = harness.run_compiled(case, case.before, program.gradients)
-        compiled = harness.run_compiled(case, case.after, program.gradients)
-    found: list[str] = []
-    for index, (mine, other, theirs) in enumerate(
-        zip(eager.calls, before.calls, compiled.calls, strict=True)
-    ):
-        where = f"compiled call {index}"
-        if mine.raised != other.raised:
-            break  # Dynamo cannot run the original
-        if mine.raised != theirs.raised:
-            if theirs.raised and _foretold(theirs.result.message, reasons):
-                break
-            if mine.raised and "nothing is printed" in reasons:
-                break  # what would have been printed raised
-            found.append(f"{where}: {mine.result} against {theirs.result}")
-            break
-        if mine.raised:
-            # Dynamo calls every unbound name a NameError, and a check raises RuntimeError.
-            kinds = {mine.result.type, theirs.result.type}
-            unbound = kinds == {"NameError", "UnboundLocalError"}
-            if not unbound and not theirs.result.type.endswith("RuntimeError"):
-                found += harness.differences(
-                    mine.result.type, theirs.result.type, where, exact=True
-                )
-            if list(harness.differences(mine.state, theirs.state, "", exact=False)):
-                break  # later calls start from another state
-            continue
-        known = set(_differences(mine, other, where))
-        found += [text for text in _differences(mine, theirs, where) if text not in known]
+    with tempfile.TemporaryDirectory() as folder:
+        case = _case(Path(folder), program, result.after)
+        options = Options(
+            "eager",
+            gradients=program.gradients,
+            fullgraph_before=False,
+            leeway=REVIEW,
+            both_dynamic=False,
+            shrink_seconds=0,
+        )
+        sides = [fixture_run.side(case, path) for path in (case.before, case.after)]
+        verdict = verify_sides(workers, *sides, fixture_run.inputs(case), options)
+    if verdict.status is Status.DIFFERENT:
+        reasons = reasons_of(result)
+        return [str(d) for d in verdict.differences if not _foretold(d, reasons)]
+    before, after = verdict.evidence.before, verdict.evidence.after
+    if verdict.status is not Status.NO_FEWER_BREAKS or before is None or after is None:
+        return []
     # A frame that Dynamo skips whole has one break and no operators, so that more breaks with more
-    # operators are progress; calls that fail say nothing of the rewrite.
-    more = compiled.breaks > before.breaks and compiled.operators <= before.operators
-    if not found and more and not any(c.raised for c in eager.calls):
-        found.append(f"breaks: {before.breaks} before, {compiled.breaks} after")
-    return found
+    # operators are progress.
+    if len(after.breaks) > len(before.breaks) and after.operators <= before.operators:
+        return [verdict.reason]
+    return []
 
 
-def _original(case: FixtureCase, program: Program) -> harness.Run | None:
-    """The original in eager; None where it leaves tensors that may not even be looked at."""
-    try:
-        return harness.run_eager(case, case.before, program.gradients)
-    except RuntimeError:
-        return None
+def _case(folder: Path, program: Program, after: str) -> FixtureCase:
+    """A fixture case of a generated program."""
+    (folder / "before.py").write_text(program.text, encoding="utf-8")
+    (folder / "after.py").write_text(after, encoding="utf-8")
+    return FixtureCase(folder, program.target, program.inputs)
 
 
-def _foretold(message: str, reasons: str) -> bool:
+def _foretold(difference: Difference, reasons: str) -> bool:
     """Whether a failure to compile is the one that a fix names in its reason."""
     kinds = ("expected same dtype", "sorted order of strides", "same strides", "expected same dim")
-    return "dtype and stride" in reasons and any(k in message for k in kinds)
+    told = difference.detail
+    return "dtype and stride" in reasons and any(kind in told for kind in kinds)
 
 
 def reasons_of(result: FileResult) -> str:
     """The reasons of the fixes that were made."""
     return "; ".join(f.applied.reason for f in result.findings if f.applied is not None)
-
-
-def _differences(mine: harness.Call, theirs: harness.Call, where: str) -> Iterator[str]:
-    for part in ("result", "arguments", "state", "random"):
-        pair = getattr(mine, part), getattr(theirs, part)
-        for text in harness.differences(*pair, f"{where} {part}", exact=False):
-            # The result of a `cond` or `where` needs a gradient as soon as one arm does.
-            if not text.endswith("requires_grad False against True"):
-                yield text
-    said, heard = (c.effects["stdout"].splitlines() for c in (mine, theirs))
-    rest = iter(said)
-    if not all(line in rest for line in heard):
-        yield f"{where} printed {heard} against {said}"
-    if "error" in mine.gradients:
-        return
-    for place, grad in mine.gradients.items():
-        other = theirs.gradients.get(place)
-        if grad is None and other is not None and not bool(other.values.count_nonzero()):
-            continue
-        yield from harness.differences(grad, other, f"{where} gradient {place}", exact=False)
-
-
-class _case:
-    """A fixture case of a generated program, in a temporary folder."""
-
-    def __init__(self, program: Program, after: str) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        folder = Path(self._folder.name)
-        (folder / "before.py").write_text(program.text, encoding="utf-8")
-        (folder / "after.py").write_text(after, encoding="utf-8")
-        self._case = FixtureCase(folder, program.target, program.inputs)
-
-    def __enter__(self) -> FixtureCase:
-        return self._case
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
 
 
 # What can be seen in the text
@@ -340,7 +302,7 @@ _FOUND_INPUTS = (
 
 
 @pytest.mark.parametrize("name", list(_FOUND))
-def test_found_programs(name: str) -> None:
+def test_found_programs(name: str, workers: Workers) -> None:
     """What generated programs have found stays found out."""
     body = textwrap.indent(_FOUND[name], " " * 8)
     program = Program(f"{_TORCH}{_BUFFERED}{body}\n", "M", _FOUND_INPUTS)
@@ -348,45 +310,43 @@ def test_found_programs(name: str) -> None:
     assert text_complaints(program, result) == []
     assert rest_complaints(program.text) == []
     if result.changed:
-        assert eager_complaints(program, result.after) == []
-        assert compiled_complaints(program, result.after, reasons_of(result)) == []
+        assert complaints(workers, program, result) == []
 
 
 # The properties
 
 
 @_profile(70)
-@given(programs())
-def test_eager_is_bit_identical(program: Program) -> None:
+@given(program=programs())
+def test_eager_is_bit_identical(program: Program, workers: Workers) -> None:
     """Without the compiler nothing that can be seen has changed."""
     result = apply(program.text, program.region)
     if not result.changed:
         return
     note(result.after)
-    assert eager_complaints(program, result.after) == []
+    assert eager_complaints(workers, program, result.after) == []
 
 
 @_profile(32)
-@given(programs())
-def test_compiled_does_what_eager_did(program: Program) -> None:
+@given(program=programs())
+def test_compiled_does_what_eager_did(program: Program, workers: Workers) -> None:
     """Compiled, the rewrite gives the original's results and breaks no more than it."""
     result = apply(program.text, program.region)
     if not result.changed:
         return
     note(result.after)
-    assert compiled_complaints(program, result.after, reasons_of(result)) == []
+    assert complaints(workers, program, result) == []
 
 
 @_profile(12)
-@given(programs(), st.sampled_from(["cond", "where"]))
-def test_compiled_with_a_preferred_form(program: Program, branch: str) -> None:
+@given(program=programs(), branch=st.sampled_from(["cond", "where"]))
+def test_compiled_with_a_preferred_form(program: Program, branch: str, workers: Workers) -> None:
     """The same, with one form of branch asked for."""
     result = apply(program.text, program.region, branch)
     if not result.changed:
         return
     note(result.after)
-    assert eager_complaints(program, result.after) == []
-    assert compiled_complaints(program, result.after, reasons_of(result)) == []
+    assert complaints(workers, program, result) == []
 
 
 @_profile(60)

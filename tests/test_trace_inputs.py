@@ -20,7 +20,7 @@ from gbfix.trace.inputs import recorded
 from gbfix.trace.journal import tensors_of
 from gbfix.trace.objects import put_together, taken_apart
 from gbfix.trace.samples import NotPlain
-from gbfix.verify.checker import Options
+from gbfix.verify.options import Options
 
 MODEL = """\
 import torch
@@ -118,7 +118,7 @@ def recorded_block(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "net.py").write_text(MODEL)
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("gbfix.verify.checker.default_backend", lambda: "eager")
+    monkeypatch.setattr("gbfix.verify.session.default_backend", lambda: "eager")
     monkeypatch.setattr("gbfix.cli.verify.verify_options", lambda _: Options(shrink_seconds=0))
     importlib.invalidate_caches()
     block = importlib.import_module("net").Block(6, torch.full((6,), 3.0, dtype=torch.float64))

@@ -36,7 +36,7 @@ BYPASSED = "if not torch.compiler.is_compiling() and not fresh.any():"
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gbfix.verify.checker.default_backend", lambda: "eager")
+    monkeypatch.setattr("gbfix.verify.session.default_backend", lambda: "eager")
     path = tmp_path / "m.py"
     path.write_text(SHORTCUTS)
     return path

@@ -16,7 +16,7 @@ from gbfix.cli.main import main
 from gbfix.dynamo.backends import default_backend
 from gbfix.errors import UserError
 from gbfix.verify.api import verify
-from gbfix.verify.checker import Options
+from gbfix.verify.options import Options
 from gbfix.verify.verdict import Status
 from gbfix.verify.worker import Workers
 
@@ -208,7 +208,7 @@ def test_mistakes_are_one_sentence(
 def test_apply_writes_only_what_is_verified(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gbfix.verify.checker.default_backend", lambda: "eager")
+    monkeypatch.setattr("gbfix.verify.session.default_backend", lambda: "eager")
     assert main(["apply", "--verify", "model.py"]) == 0
     text = (folder / "model.py").read_text()
     sized = MODEL[MODEL.index("class Sized") : MODEL.index("def flip")]

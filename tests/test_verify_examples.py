@@ -11,7 +11,8 @@ import pytest
 from gbfix import engine
 from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
-from gbfix.verify.checker import Options, verify_sides
+from gbfix.verify.checker import verify_sides
+from gbfix.verify.options import Options
 from gbfix.verify.project import pairs
 from gbfix.verify.verdict import Status
 from gbfix.verify.worker import Workers

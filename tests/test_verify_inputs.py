@@ -11,7 +11,8 @@ import torch
 
 from gbfix.cli.main import main
 from gbfix.verify.api import verify
-from gbfix.verify.checker import Options, verify_sides
+from gbfix.verify.checker import verify_sides
+from gbfix.verify.options import Options
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.signatures import parameters
 from gbfix.verify.targets import Side, of_file

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from gbfix.verify.api import verify
-from gbfix.verify.checker import Options, measured
+from gbfix.verify.checker import measured
 from gbfix.verify.jobs import Limits
 from gbfix.verify.launches import Event, count
+from gbfix.verify.options import Options
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.targets import Side, resolve
 from gbfix.verify.verdict import Status

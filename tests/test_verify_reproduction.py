@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gbfix.verify.api import verify
-from gbfix.verify.checker import Options
+from gbfix.verify.options import Options
 from gbfix.verify.recipes import CallRecipe, TensorRecipe, ValueRecipe
 from gbfix.verify.shrink import Budget, Calls, Shrinker
 from gbfix.verify.verdict import Kind, Status

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gbfix.verify.api import verify
-from gbfix.verify.checker import Options
 from gbfix.verify.jobs import Limits
+from gbfix.verify.options import Options
 from gbfix.verify.verdict import Status, Verdict
 from gbfix.verify.worker import Workers
 

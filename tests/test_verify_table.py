@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gbfix.verify.api import verify
-from gbfix.verify.checker import Options
+from gbfix.verify.options import Options
 from gbfix.verify.verdict import Status, Verdict
 from gbfix.verify.worker import Workers
 from tests.verify_table import PARTLY, RIGHT, WRONG, Rewrite

@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from gbfix.verify.checker import Options, verify_sides
+from gbfix.verify.checker import verify_sides
+from gbfix.verify.options import Options
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.targets import Side, of_file
 from gbfix.verify.verdict import Kind, Status

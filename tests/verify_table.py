@@ -48,6 +48,28 @@ def _eager(name: str, body: str, after: str, says: str = "") -> Rewrite:
     return Rewrite(name, HEAD + LOG + body, HEAD + LOG + after, says)
 
 
+def _module(name: str, made: str, before: str, after: str, says: str = "") -> Rewrite:
+    """A module by what its constructor makes, with two versions of what `forward` does."""
+
+    def text(body: str) -> str:
+        lines = "".join(f"        {line}\n" for line in body.splitlines())
+        return (
+            f"{HEAD}class Kept:\n    value = None\n\n\n"
+            "class target(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+            f"        {made}\n\n    def forward(self, x):\n{lines}"
+        )
+
+    return Rewrite(name, text(before), text(after), says)
+
+
+_COUNTED = "n = 0\nwhile x.abs().sum() > 8:\n    x = x * 0.5"
+_ROUNDS = f"""if {COMPILING}:
+    (x,) = torch.while_loop(lambda x: x.abs().sum() > 8, lambda x: (x * 0.5,), (x.clone(),))
+else:
+    while x.abs().sum() > 8:
+        x = x * 0.5"""
+
+
 WRONG = (
     _pair(
         "arms swapped",
@@ -187,6 +209,125 @@ WRONG = (
     ),
     _pair(
         "argument changed in place", "x + 1", "x - 1", "x.add_(torch.where(x.sum() > 0, 1.0, -1.0))"
+    ),
+    _pair(
+        "wrong only where no gradients are recorded",
+        "x + 1",
+        "x - 1",
+        "torch.where(x.sum() > 0, x + 1, x - 1) if torch.is_grad_enabled() else x + 1",
+        "in inference",
+    ),
+    _pair(
+        "wrong only where strides are others",
+        "x + 1",
+        "x - 1",
+        "torch.where(x.sum() > 0, x + 1, x - 1) if x.is_contiguous() else x + 1",
+        "result",
+    ),
+    _pair(
+        "wrong only for a batch of one",
+        "x.softmax(-1).squeeze(-1)",
+        "x.tanh().squeeze(-1)",
+        "torch.where(x.sum() > 0, x.softmax(-1), x.tanh()).squeeze(-1).squeeze(0)",
+        "shape",
+    ),
+    _pair(
+        "wrong only for a tensor without dimensions",
+        "x + 1",
+        "x - 1",
+        "torch.where(x.sum() > 0, x + 1, x - 1) if x.dim() else x + 1",
+        "result",
+    ),
+    _eager(
+        "strides changed in eager",
+        "def target(x):\n    if x.sum() > 0:\n        return x.mT + 1\n    return x.mT - 1\n",
+        "def target(x):\n    return torch.where(x.sum() > 0, x.mT + 1, x.mT - 1).contiguous()\n",
+        "stride",
+    ),
+    _eager(
+        "memory format lost in eager",
+        "def target(x):\n    if x.sum() > 0:\n        x = x * 2\n"
+        "    return x[None, None].expand(2, 3, *x.shape[-2:]).to(memory_format=torch.channels_last)\n",
+        "def target(x):\n    x = torch.where(x.sum() > 0, x * 2, x)\n"
+        "    return x[None, None].expand(2, 3, *x.shape[-2:]).contiguous()\n",
+        "stride",
+    ),
+    _eager(
+        "copy lost, so that the argument changes",
+        "def target(x):\n    y = x.clone()\n    if x.sum() > 0:\n        y.mul_(2)\n"
+        "    return y.add_(1)\n",
+        f"def target(x):\n    if {COMPILING}:\n"
+        "        return x.copy_(torch.where(x.sum() > 0, x * 2, x)).add_(1)\n"
+        "    y = x.clone()\n    if x.sum() > 0:\n        y.mul_(2)\n    return y.add_(1)\n",
+        "argument 1",
+    ),
+    _eager(
+        "result wants a gradient that it did not",
+        "w = nn.Parameter(torch.ones(1))\n\n\ndef target(x):\n    if x.sum() > 0:\n"
+        "        return (x * w).detach()\n    return x.detach() - 1\n",
+        "w = nn.Parameter(torch.ones(1))\n\n\ndef target(x):\n"
+        "    return torch.where(x.sum() > 0, x * w, x.detach() - 1)\n",
+        "requires_grad",
+    ),
+    _eager(
+        "object among the globals not written",
+        "class Last:\n    mean = None\n\n\nlast = Last()\n\n\ndef target(x):\n"
+        "    last.mean = x.mean()\n    if x.sum() > 0:\n        return x + 1\n    return x - 1\n",
+        "class Last:\n    mean = None\n\n\nlast = Last()\n\n\ndef target(x):\n"
+        f"    if {COMPILING}:\n        return torch.where(x.sum() > 0, x + 1, x - 1)\n"
+        "    last.mean = x.mean()\n    if x.sum() > 0:\n        return x + 1\n    return x - 1\n",
+        "global last",
+    ),
+    _eager(
+        "statistics of a module among the globals not kept",
+        "norm = nn.BatchNorm1d(4)\n\n\ndef target(x):\n    if x.sum() > 0:\n"
+        "        return norm(x)\n    return x - 1\n",
+        "norm = nn.BatchNorm1d(4)\n\n\ndef target(x):\n"
+        f"    if {COMPILING}:\n"
+        "        y = nn.functional.batch_norm(x, None, None, norm.weight, norm.bias, True)\n"
+        "        return torch.where(x.sum() > 0, y, x - 1)\n"
+        "    if x.sum() > 0:\n        return norm(x)\n    return x - 1\n",
+        "global norm.running_mean",
+    ),
+    _module(
+        "wrong only in training",
+        "pass",
+        "if x.sum() > 0:\n    x = x * 2\nreturn x + 1",
+        "if self.training:\n    return x + 1\nif x.sum() > 0:\n    x = x * 2\nreturn x + 1",
+        "eager, ",
+    ),
+    _module(
+        "wrong only in inference",
+        "pass",
+        "if x.sum() > 0:\n    x = x * 2\nreturn x + 1",
+        f"if {COMPILING} and self.training:\n    return torch.where(x.sum() > 0, x * 2, x) + 1\n"
+        f"if {COMPILING}:\n    return x + 1\nif x.sum() > 0:\n    x = x * 2\nreturn x + 1",
+        "compiled in inference",
+    ),
+    _module(
+        "buffer renamed",
+        "self.register_buffer('scale', torch.ones(1))",
+        "if x.sum() > 0:\n    return x * self.scale\nreturn x - 1",
+        "if not hasattr(self, 'factor'):\n    self.factor = self.scale\n    del self.scale\n"
+        "return torch.where(x.sum() > 0, x * self.factor, x - 1)",
+        "state self.scale",
+    ),
+    _module(
+        "attribute of an object lost after a cond",
+        "self.kept, self.seen = Kept(), None",
+        "self.kept.first = x + 0\nx = x + 1 if x.sum() > 0 else x - 1\nself.kept.value = x + 0\n"
+        "return x * 2",
+        f"self.kept.first = x + 0\nif {COMPILING}:\n"
+        "    x = torch.cond(x.sum() > 0, lambda: x + 1, lambda: x - 1)\n"
+        "else:\n    x = x + 1 if x.sum() > 0 else x - 1\nself.kept.value = x + 0\nreturn x * 2",
+        "self.kept.value",
+    ),
+    _module(
+        "attribute of an object lost after a while_loop",
+        "self.kept = Kept()",
+        f"self.kept.first = x + 0\n{_COUNTED}\nself.kept.value = x + 0\nreturn x * 2",
+        f"self.kept.first = x + 0\n{_ROUNDS}\nself.kept.value = x + 0\nreturn x * 2",
+        "self.kept.value",
     ),
     Rewrite(
         "in-place effect lost",
@@ -616,6 +757,34 @@ RIGHT = (
         f"        if {COMPILING}:\n            x = torch.where(x.sum() > 0, x * 2, x)\n"
         "        elif x.sum() > 0:\n            x = x * 2\n"
         "        self.history.append(x.mean())\n        return x + 1\n",
+    ),
+    _module(
+        "branch of training kept",
+        "self.register_buffer('mean', torch.zeros(()))",
+        "if self.training and x.sum() > 0:\n    self.mean = x.detach().mean()\nreturn x - self.mean",
+        f"if self.training:\n    if {COMPILING}:\n"
+        "        self.mean = torch.where(x.detach().sum() > 0, x.detach().mean(), self.mean)\n"
+        "    elif x.sum() > 0:\n        self.mean = x.detach().mean()\nreturn x - self.mean",
+    ),
+    _module(
+        "branch of inference kept",
+        "pass",
+        "if not self.training and x.sum() > 0:\n    x = x * 2\nreturn x + 1",
+        "if not self.training:\n    x = torch.where(x.sum() > 0, x * 2, x)\nreturn x + 1",
+    ),
+    _module(
+        "object set only before a cond",
+        "self.kept = Kept()",
+        "self.kept.value = x + 0\nreturn x + 1 if x.sum() > 0 else x - 1",
+        f"self.kept.value = x + 0\nif {COMPILING}:\n"
+        "    return torch.cond(x.sum() > 0, lambda: x + 1, lambda: x - 1)\n"
+        "return x + 1 if x.sum() > 0 else x - 1",
+    ),
+    _pair(
+        "single dimension squeezed",
+        "x.softmax(-1).unsqueeze(0).squeeze(0)",
+        "x.tanh()",
+        "torch.cond(x.sum() > 0, lambda: x.softmax(-1), lambda: x.tanh())",
     ),
     Rewrite(
         "already compiled, plain cond",

@@ -5,17 +5,15 @@ no code can read `y.grad` later.
 
 Before:
 
-    def score(x: torch.Tensor, weight: torch.Tensor):
-        weight = weight.requires_grad_()
-        y = x * weight
+    def forward(self, x: torch.Tensor):
+        y = self.layer(x)
         y.retain_grad()
         return y.sin().sum()
 
 After:
 
-    def score(x: torch.Tensor, weight: torch.Tensor):
-        weight = weight.requires_grad_()
-        y = x * weight
+    def forward(self, x: torch.Tensor):
+        y = self.layer(x)
         if not torch.compiler.is_compiling():
             y.retain_grad()
         return y.sin().sum()

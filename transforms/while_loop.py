@@ -32,7 +32,8 @@ After:
 
 Every round has to give tensors of the shape, dtype and strides that it got; if one does not, compiling
 fails. Where gradients would pass through the loop it is left as it is. What a round changes in place,
-prints or stores, and a counter that is used as a Python number, are reasons to leave a loop alone.
+prints or stores, and a counter that is used as a Python number, are reasons to leave a loop alone, as
+are attributes of one object that are set before and after it, since Dynamo would lose the later ones.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from gbfix.diagnoses import LOOP_EXIT, TENSOR_LOOP
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.loops import Loop, read_choice, read_loop
+from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import beside_all, width_for
 
 
@@ -62,6 +64,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     """
     node = _loop_of(site, context)
     loop = read_loop(node, context.analysis, context.facts, context.liveness)
+    check_stores((node, node), (), context.analysis, context.facts, "while_loop")
     torch = context.torch(node)
     body = _Writer(loop, torch, context).text()
     edits = beside_all([node], body, torch, (_without_gradients(loop, torch, context),), context)

@@ -21,7 +21,7 @@ from gbfix.errors import UserError
 from gbfix.settings import CheckStyle, Region, Settings
 
 if TYPE_CHECKING:
-    from gbfix.verify.checker import Options
+    from gbfix.verify.options import Options
     from gbfix.verify.project import Pair
     from gbfix.verify.recipes import Inputs
     from gbfix.verify.verdict import Verdict
@@ -192,8 +192,8 @@ def verify_options(
     memory_limit: float = 8,
 ) -> Options:
     """The checker's options from those of the command line."""
-    from gbfix.verify.checker import Options
     from gbfix.verify.jobs import Limits
+    from gbfix.verify.options import Options
     from gbfix.verify.verdict import REVIEW, Kind
 
     # Who asks for checks to be skipped when compiled gets no exceptions from them.

@@ -139,12 +139,14 @@ def is_compile_error(error: BaseException) -> bool:
 
 def summary(error: BaseException) -> str:
     """The first telling line of a compiler's message, which may have a hundred."""
-    text = str(error)
+    # A failing operator is told with all its arguments before what is wrong with them.
+    text = re.sub(r"(call_function|call_method) .*?: got (?=\w+\()", "", str(error), flags=re.S)
     explained = re.search(r"Explanation: (.*)", text)
     # What a backend raises is announced in a line of its own.
     telling = (line.strip() for line in text.splitlines() if not line.endswith("raised:"))
     first = next(filter(None, telling), "")
-    return f"{type(error).__name__}: {explained.group(1) if explained else first}"[:300]
+    told = explained.group(1) if explained else first
+    return f"{type(error).__name__}: {told.removeprefix(f'{type(error).__name__}: ')}"[:400]
 
 
 def _compile_id() -> tuple[str, bool]:

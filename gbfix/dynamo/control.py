@@ -13,6 +13,8 @@ from unittest import mock
 
 import torch
 
+_MOST_COMPILATIONS = 64
+
 
 def reset() -> None:
     """Forget all compiled code. `torch._dynamo.reset`: seen on torch 2.13."""
@@ -122,12 +124,16 @@ def comparable(*, emulate_precision_casts: bool = False) -> Iterator[None]:
     """Settings of Inductor under which a compiled run may be held against an eager one.
 
     `fallback_random` draws the numbers that eager draws; one compile thread starts no pool of
-    processes, which a short-lived worker would wait for. Seen on torch 2.13.
+    processes, which a short-lived worker would wait for. A frame may be compiled as often as inputs of
+    other shapes are made up. Seen on torch 2.13; `recompile_limit` was called `cache_size_limit`.
     """
+    import torch._dynamo.config as dynamo
     import torch._inductor.config as inductor
 
+    limit = "recompile_limit" if hasattr(dynamo, "recompile_limit") else "cache_size_limit"
     with (
         _guards_not_timed(),
+        dynamo.patch({limit: _MOST_COMPILATIONS}),
         inductor.patch(
             fallback_random=True,
             compile_threads=1,

@@ -1,9 +1,10 @@
-"""Attributes whose new values Dynamo would lose because of a `torch.cond` that is traced in between.
+"""Attributes whose new values Dynamo would lose because of an operator with a body traced in between.
 
 Once a plain attribute of an object was set, Dynamo (seen on torch 2.13) keeps a view of the object's
-`__dict__` that writes to the side effects as they were then; tracing an arm replaces those. What is
-set after the call goes nowhere, without a word. It does not matter in which function of the graph
-the stores stand, so callers are looked at as well. Buffers are kept elsewhere and are not lost.
+`__dict__` that writes to the side effects as they were then; tracing an arm of a `torch.cond` or a
+round of a `while_loop` replaces those. What is set after the call goes nowhere, without a word. It does
+not matter in which function of the graph the stores stand, so callers are looked at as well. Buffers
+are kept elsewhere and are not lost.
 """
 
 from __future__ import annotations
@@ -33,25 +34,30 @@ class _Write:
 
 
 def check_stores(
-    place: tuple[ast.stmt, ast.stmt], outputs: Iterable[str], analysis: Analysis, facts: Facts
+    place: tuple[ast.stmt, ast.stmt],
+    outputs: Iterable[str],
+    analysis: Analysis,
+    facts: Facts,
+    operator: str = "cond",
 ) -> None:
-    """Refuse a `torch.cond` between two stores to one object.
+    """Refuse an operator of torch between two stores to one object.
 
-    `place` holds the first and the last statement that the branch takes up, `outputs` the attributes
-    that are set from its results.
+    `place` holds the first and the last statement that it takes up, `outputs` the attributes that are
+    set from its results.
 
     Raises:
         Refused: naming both attributes.
     """
     writes = list(_writes(analysis, facts))
     inside = [w for w in writes if f"{w.base}.{w.name}" in set(outputs)]
-    _check_around(place, writes, inside, analysis)
+    _check_around(place, writes, inside, analysis, operator)
     seen = {analysis.info.node}
     todo = [analysis.info]
     calls = _callers(facts)
     while todo and len(seen) < _MOST_CALLERS:
         for caller, statement in calls.get(todo.pop().node, ()):
-            _check_around((statement, statement), list(_writes(caller, facts)), [], caller)
+            found = list(_writes(caller, facts))
+            _check_around((statement, statement), found, [], caller, operator)
             if caller.info.node not in seen:
                 seen.add(caller.info.node)
                 todo.append(caller.info)
@@ -62,6 +68,7 @@ def _check_around(
     writes: list[_Write],
     outputs: list[_Write],
     analysis: Analysis,
+    operator: str,
 ) -> None:
     first, last = place
     end = last.end_lineno or last.lineno
@@ -73,7 +80,7 @@ def _check_around(
             if before.base == after.base:
                 raise Refused(
                     "lost-store",
-                    f"`{before.base}.{before.name}` is set before a `torch.cond` would run, and "
+                    f"`{before.base}.{before.name}` is set before a `torch.{operator}` would run, and "
                     f"Dynamo would then lose what is stored in `{after.base}.{after.name}` after it",
                 )
 

@@ -20,7 +20,7 @@ from gbfix.migrate.targets import Entry
 from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
 from gbfix.verify.applying import most_passing, verify_pair
-from gbfix.verify.checker import Options
+from gbfix.verify.options import Options
 from gbfix.verify.project import Pair
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.recorded import recorded_pairs

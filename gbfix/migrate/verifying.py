@@ -28,7 +28,7 @@ from gbfix.migrate.targets import Entry, entries_of
 from gbfix.settings import Settings
 from gbfix.verify.applying import taken_back
 from gbfix.verify.arms import concerned
-from gbfix.verify.checker import Options
+from gbfix.verify.options import Options
 from gbfix.verify.project import fixed_names
 from gbfix.verify.verdict import Status
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gbfix.errors import UserError
-from gbfix.verify.checker import Options, verify_sides
+from gbfix.verify.checker import verify_sides
+from gbfix.verify.options import Options
 from gbfix.verify.recipes import Inputs, normalised
 from gbfix.verify.targets import Side, Target, of_file, resolve
 from gbfix.verify.verdict import Verdict

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from gbfix.delivery import withheld
 from gbfix.findings import FileResult, Finding, Refusal, RunResult
-from gbfix.verify.checker import Options, verify_sides
+from gbfix.verify.checker import verify_sides
+from gbfix.verify.options import Options
 from gbfix.verify.project import Pair, pairs
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.splicing import splice

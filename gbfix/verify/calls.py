@@ -5,6 +5,7 @@ Knows how to ask for gradients and where state is kept; not which run a call bel
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import random
@@ -33,6 +34,7 @@ class CallOptions:
     gradients: bool = False
     dtype: str | None = None
     device: str = "cpu"
+    inference: bool = False
 
 
 def convert(target: Any, module: types.ModuleType, dtype: str | None, device: str) -> None:
@@ -86,7 +88,8 @@ def call(
     raised: Raised | None = None
     heard = Listener()
     own = os.getpid()
-    with heard.listening():
+    recording = contextlib.nullcontext() if not options.inference else torch.no_grad()
+    with heard.listening(), recording:
         try:
             result = function(*arguments[0], **arguments[1])
         except (KeyboardInterrupt, Stopped):
@@ -134,7 +137,8 @@ def _by_place(arguments: Arguments) -> dict[str, Any]:
 
 def _raised(error: BaseException) -> Raised:
     if is_compile_error(error):
-        return Raised(type(error).__name__, summary(error), by_compiler=True)
+        name = type(error).__name__
+        return Raised(name, summary(error).removeprefix(f"{name}: "), by_compiler=True)
     return Raised(type(error).__name__, str(error))
 
 
@@ -168,21 +172,36 @@ def state_of(target: Any, module: types.ModuleType) -> dict[str, Any]:
     state: dict[str, Any] = {}
     root = root_of(target)
     if root is not None:
-        for prefix, part in root.named_modules():
-            place = f"state self.{prefix}." if prefix else "state self."
-            plain = {k: v for k, v in vars(part).items() if not k.startswith("_")}
-            for name, value in {**plain, **part._parameters, **part._buffers}.items():
-                state[place + name] = value
-            state[place + "(not persistent)"] = sorted(part._non_persistent_buffers_set)
+        state |= _state_of_module(root, "state self")
     elif not isinstance(getattr(target, "__self__", target), types.FunctionType):
         owner = getattr(target, "__self__", target)
         for name, value in getattr(owner, "__dict__", {}).items():
             if not name.startswith("__") and not callable(value):
                 state[f"state self.{name}"] = value
     for name, value in vars(module).items():
-        if not name.startswith("__") and isinstance(value, _DATA):
+        if name.startswith("__") or value is root:
+            continue
+        if isinstance(value, torch.nn.Module):
+            state |= _state_of_module(value, f"state global {name}")
+        elif isinstance(value, _DATA) or _is_own_object(value, module):
             state[f"state global {name}"] = value
     return state
+
+
+def _state_of_module(root: torch.nn.Module, place: str) -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    for prefix, part in root.named_modules():
+        at = f"{place}.{prefix}." if prefix else f"{place}."
+        plain = {k: v for k, v in vars(part).items() if not k.startswith("_")}
+        for name, value in {**plain, **part._parameters, **part._buffers}.items():
+            state[at + name] = value
+        state[at + "(not persistent)"] = sorted(part._non_persistent_buffers_set)
+    return state
+
+
+def _is_own_object(value: Any, module: types.ModuleType) -> bool:
+    """Whether it is an instance of a class of the same file, which keeps what it is told."""
+    return type(value).__module__ == module.__name__ and hasattr(value, "__dict__")
 
 
 # Gradients

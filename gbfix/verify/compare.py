@@ -5,6 +5,7 @@ It names kinds of differences and does not judge which of them matter.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -14,6 +15,7 @@ from gbfix.verify.tolerance import Tolerance
 from gbfix.verify.verdict import Difference, Kind
 
 _Found = tuple[Kind, str, str]
+_NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
 
 
 def differences(
@@ -50,7 +52,8 @@ def _call(mine: CallShot, theirs: CallShot, tolerance: Tolerance | None) -> Iter
     for place in sorted((mine.aliases.keys() | theirs.aliases.keys()) - added):
         a, b = mine.aliases.get(place), _without(theirs.aliases.get(place), added)
         if a != b:
-            kind = Kind.ALIAS_LOST if b is None else Kind.ALIAS
+            lost = set(b.split(", ") if b else ()) < set(a.split(", ") if a else ())
+            kind = Kind.ALIAS_LOST if lost else Kind.ALIAS
             yield kind, place, f"{a or 'is apart'}, but then {b or 'is apart'}"
     yield from _effects(mine, theirs)
 
@@ -177,8 +180,14 @@ def _effects(mine: CallShot, theirs: CallShot) -> Iterator[_Found]:
     for name in ("stdout", "stderr", "logged", "warned"):
         a, b = getattr(mine.effects, name), getattr(theirs.effects, name)
         if a != b:
-            kind = Kind.EFFECT_DROPPED if _is_part(b, a) else Kind.EFFECT
-            yield kind, name, f"{_lines(a)}, but then {_lines(b)}"
+            yield _effect(a, b), name, f"{_lines(a)}, but then {_lines(b)}"
+
+
+def _effect(mine: tuple[str, ...], theirs: tuple[str, ...]) -> Kind:
+    if _is_part(theirs, mine):
+        return Kind.EFFECT_DROPPED
+    same = [_NUMBER.sub("0", line) for line in mine] == [_NUMBER.sub("0", line) for line in theirs]
+    return Kind.EFFECT_NUMBERS if same else Kind.EFFECT
 
 
 def _is_part(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:

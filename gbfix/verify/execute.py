@@ -22,7 +22,7 @@ from gbfix.dynamo import control
 from gbfix.dynamo.capture import Recorder, recording
 from gbfix.dynamo.records import Operators
 from gbfix.verify.arms import WATCH, Watcher
-from gbfix.verify.calls import CallOptions, call, convert, converted
+from gbfix.verify.calls import CallOptions, call, convert, converted, root_of
 from gbfix.verify.listening import Listener, Stopped
 from gbfix.verify.loading import LoadError, build, load, reference
 from gbfix.verify.messages import RunRecord, RunSpec
@@ -70,7 +70,7 @@ def _run_compiled(spec: RunSpec, backend: str) -> RunRecord:
         record = _calls(spec, module, target, function, recorder)
         capture = recorder.capture()
         ran = None
-        if not (spec.gradients or spec.fullgraph or record.refused):
+        if not (spec.gradients or spec.inference or spec.fullgraph or record.refused):
             ran = _operators(spec, module, function, recorder)
         capture = replace(
             capture,
@@ -139,7 +139,9 @@ def _calls(
         raise LoadError("there are no inputs")
     dtype = "float64" if spec.reference else spec.dtype
     convert(target, module, dtype, spec.device)
-    options = CallOptions(spec.gradients, dtype, spec.device)
+    if spec.inference and (root := root_of(target)) is not None:
+        root.eval()
+    options = CallOptions(spec.gradients, dtype, spec.device, spec.inference)
     shots: list[CallShot] = []
     recompiles = [0]
     with _default_dtype(torch.float64 if spec.reference else None):

@@ -17,7 +17,7 @@ from typing import Any
 
 from gbfix.dynamo import control
 from gbfix.verify.arms import WATCH, Coverage, Watcher, coverage
-from gbfix.verify.calls import CallOptions, call, convert
+from gbfix.verify.calls import CallOptions, call, convert, root_of
 from gbfix.verify.execute import seed
 from gbfix.verify.listening import Stopped
 from gbfix.verify.loading import LoadError, build, load
@@ -27,7 +27,7 @@ from gbfix.verify.search import Found, NoInputs, search
 from gbfix.verify.signatures import Parameter, parameters, size_hints
 from gbfix.verify.variants import drawn, in_dtypes, special, telling, with_optional
 
-_MOST_TELLING = 7
+_MOST_TELLING = 13
 _MOST_OPTIONAL = 3
 _MOST_BASES = 3
 _SECONDS_A_TRY = 3.0
@@ -61,6 +61,7 @@ class _Search:
         setattr(builtins, WATCH, self.watcher.watch)
         self.module: types.ModuleType = load(spec.side, self.watcher.transform)
         self.options = CallOptions(dtype=spec.dtype, device=spec.device)
+        self.inference = False
         self.target = self._target()
         self.end = time.monotonic() + spec.seconds
         self.running: list[CallRecipe] = []
@@ -71,6 +72,8 @@ class _Search:
         seed()
         target = build(self.spec.side.target, self.module)
         convert(target, self.module, self.spec.dtype, self.spec.device)
+        if self.inference and (root := root_of(target)) is not None:
+            root.eval()
         return target
 
     def recipes(self) -> tuple[CallRecipe, ...]:
@@ -95,13 +98,14 @@ class _Search:
                     self.watcher.seen = before
         for parameter in found.left_out[:_MOST_OPTIONAL]:
             self._give(found.call, parameter)
-        for base in (found.call, *small):
-            self._steer(special(base, found.left_out))
-        while self.coverage().missing and self._in_time():
-            further = drawn(found.call, self._reaches_more)
-            if further is None:
-                break
-            self._keep(further)
+        for _ in self._modes():
+            for base in (found.call, *small):
+                self._steer(special(base, found.left_out))
+            while self.coverage().missing and self._in_time():
+                further = drawn(found.call, self._reaches_more)
+                if further is None:
+                    break
+                self._keep(further)
         # A frame whose first call has nothing to compile is never looked at again by Dynamo, so
         # the calls that reach more come first; those that raise come last.
         return (*self.further, *self.running, *self.raising)
@@ -128,6 +132,17 @@ class _Search:
                     break
                 self._keep(further)
         return (*self.further, *self.raising)
+
+    def _modes(self) -> Iterator[None]:
+        """As the target was built, and then, for arms that are left, in the mode for inference."""
+        yield
+        root = root_of(self.target)
+        if self.coverage().missing and root is not None and root.training:
+            self.inference = True
+            self.target = self._target()
+            for recipe in (*self.further, *self.running):
+                self._attempt(recipe)
+            yield
 
     def _found(self, wanted: Sequence[Parameter]) -> Found:
         """A call that runs, also with other values; failing that, one that merely runs."""

@@ -61,7 +61,7 @@ def judge(runs: Runs, leeway: frozenset[Kind], label: str) -> Findings:
         tuple(split.counting),
         tuple(split.told),
         tuple(str(shot.raised) if shot.raised else None for shot in eager),
-        _compiler_errors(eager, original or ()),
+        _compiler_errors(f"compiled{label}", eager, original or ()),
         any(shot.raised is not None and shot.raised.out_of_memory for shot in eager),
         any(_has_gradient(shot) for shot in eager),
     )
@@ -130,10 +130,12 @@ def _not_shared(
     )
 
 
-def _compiler_errors(eager: Sequence[CallShot], compiled: Sequence[CallShot]) -> tuple[str, ...]:
+def _compiler_errors(
+    mode: str, eager: Sequence[CallShot], compiled: Sequence[CallShot]
+) -> tuple[Difference, ...]:
     return tuple(
-        str(theirs.raised)
-        for mine, theirs in zip(eager, compiled, strict=False)
+        Difference(mode, number, Kind.EXCEPTION, "", str(theirs.raised))
+        for number, (mine, theirs) in enumerate(zip(eager, compiled, strict=False))
         if theirs.raised is not None and mine.raised is None
     )
 

@@ -51,7 +51,10 @@ def _tensor(value: torch.Tensor) -> TensorRecipe:
         raise _NoLiteral
     dtype = str(value.dtype).removeprefix("torch.")
     values = tuple(value.detach().cpu().reshape(-1).tolist())
-    return TensorRecipe(tuple(value.shape), dtype, "normal", values=values)
+    turned = not value.is_contiguous()
+    if turned and not (value.dim() > 1 and value.mT.is_contiguous()):
+        raise _NoLiteral
+    return TensorRecipe(tuple(value.shape), dtype, "normal", values=values, transposed=turned)
 
 
 def _code(value: Any) -> str:

@@ -22,6 +22,7 @@ class RunSpec:
     Attributes:
         backend: the backend, or None for eager.
         gradients: whether gradients are asked of inputs and parameters, and a backward follows.
+        inference: whether modules are in eval mode and nothing is recorded for gradients.
         reference: whether everything is converted to float64.
         watch: whether the arms that are taken are recorded; eager only.
     """
@@ -32,6 +33,7 @@ class RunSpec:
     fullgraph: bool = False
     dynamic: bool | None = None
     gradients: bool = False
+    inference: bool = False
     reference: bool = False
     watch: bool = False
     device: str = "cpu"
@@ -118,7 +120,7 @@ class Findings:
     differences: tuple[Difference, ...] = ()
     remarks: tuple[Difference, ...] = ()
     original_errors: tuple[str | None, ...] = ()
-    compiler_errors: tuple[str, ...] = ()
+    compiler_errors: tuple[Difference, ...] = ()
     out_of_memory: bool = False
     has_gradients: bool = False
 

@@ -19,7 +19,14 @@ from gbfix.verify.targets import Side
 from gbfix.verify.verdict import REVIEW, Difference, Kind
 from gbfix.verify.worker import Workers
 
+# The ways of calling, by what they add to the name of a mode, and what they ask of a run.
 GRADIENTS = " with gradients"
+INFERENCE = " in inference"
+WAYS: dict[str, dict[str, Any]] = {
+    "": {},
+    GRADIENTS: {"gradients": True},
+    INFERENCE: {"inference": True},
+}
 EXCEPTIONS = (Kind.EXCEPTION, Kind.EXCEPTION_TYPE, Kind.EXCEPTION_SKIPPED)
 
 
@@ -28,6 +35,7 @@ class Probe:
     """How two sides are run to compare them in one mode, such as `compiled with gradients`.
 
     Attributes:
+        rewritten: the other side; without one, the original is asked where it fails by itself.
         spec: what all runs have in common; its side and inputs are replaced.
         backend: the backend of compiled runs.
         leeway: differences that compiled runs may show.
@@ -35,7 +43,7 @@ class Probe:
     """
 
     original: Side
-    rewritten: Side
+    rewritten: Side | None
     mode: str
     spec: RunSpec
     backend: str
@@ -51,7 +59,7 @@ class Probe:
     @property
     def label(self) -> str:
         """What the mode adds to `eager` or `compiled`."""
-        return GRADIENTS if self.mode.endswith(GRADIENTS) else ""
+        return self.mode.removeprefix("compiled").removeprefix("eager")
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,9 @@ class Shown:
 
 def probe(workers: Workers, how: Probe, inputs: Inputs) -> Shown:
     """Run both sides with these inputs; nothing shows where the original itself cannot be run."""
-    spec = replace(how.spec, inputs=inputs, gradients=bool(how.label))
+    spec = replace(how.spec, inputs=inputs, **WAYS[how.label])
+    if how.rewritten is None:
+        return _failures(workers, how, replace(spec, side=how.original))
     mine, theirs = replace(spec, side=how.original), replace(spec, side=how.rewritten)
     if not how.compiled:
         eager, other = _run(workers, how, [mine, theirs])
@@ -88,6 +98,22 @@ def probe(workers: Workers, how: Probe, inputs: Inputs) -> Shown:
         return Shown((_failed(how, after),), eager.calls)
     runs = Runs(eager.calls, None, before.calls, after.calls, exact.calls or None)
     return Shown(_judged(workers, how, runs), eager.calls, after.calls)
+
+
+def _failures(workers: Workers, how: Probe, mine: RunSpec) -> Shown:
+    """What the original raises in eager, or only when it is compiled."""
+    specs = [mine, replace(mine, backend=how.backend)] if how.compiled else [mine]
+    eager, *others = _run(workers, how, specs)
+    if any(record.failure is not None for record in (eager, *others)):
+        return Shown()
+    if not others:
+        found = _findings(workers, how, Runs(eager.calls))
+        errors = enumerate(found.original_errors if found is not None else ())
+        told = [Difference(how.mode, n, Kind.EXCEPTION, "", error) for n, error in errors if error]
+        return Shown(tuple(told), eager.calls)
+    runs = Runs(eager.calls, original_compiled=others[0].calls)
+    found = _findings(workers, how, runs)
+    return Shown(found.compiler_errors if found is not None else (), eager.calls, others[0].calls)
 
 
 def alike(first: Difference, second: Difference) -> bool:
@@ -126,10 +152,15 @@ def _failed(how: Probe, record: RunRecord) -> Difference:
 
 
 def _judged(workers: Workers, how: Probe, runs: Runs) -> tuple[Difference, ...]:
+    found = _findings(workers, how, runs)
+    # Where the compiler fails on the original, nothing is the rewrite's fault.
+    return () if found is None or found.compiler_errors else found.differences
+
+
+def _findings(workers: Workers, how: Probe, runs: Runs) -> Findings | None:
     limits = Limits(how.limits.seconds, None)
     (outcome,) = workers.run([job("gbfix.verify.judge:judge", limits, runs, how.leeway, how.label)])
     if outcome.result is None:
-        return ()
+        return None
     findings: Findings = pickle.loads(outcome.result)
-    # Where the compiler fails on the original, nothing is the rewrite's fault.
-    return () if findings.compiler_errors else findings.differences
+    return findings

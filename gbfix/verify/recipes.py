@@ -49,7 +49,8 @@ BOOL_FILLS: dict[str, str] = {
 class TensorRecipe:
     """A tensor by its shape, dtype and fill, which is then scaled and moved; or by its elements.
 
-    `values`, where given, are the elements in the order of a contiguous tensor, and all there is.
+    `values`, where given, are the elements in the order of a contiguous tensor, and stand for all of
+    the former. `transposed` says that the last two dimensions lie in memory the other way round.
     """
 
     shape: tuple[int, ...]
@@ -59,10 +60,16 @@ class TensorRecipe:
     scale: float = 1.0
     offset: float = 0.0
     values: tuple[bool | int | float, ...] | None = None
+    transposed: bool = False
 
     @property
     def code(self) -> str:
         """An expression that makes the tensor."""
+        turned = self.transposed and len(self.shape) > 1
+        return f"{self._contiguous}.mT.contiguous().mT" if turned else self._contiguous
+
+    @property
+    def _contiguous(self) -> str:
         if self.values is not None:
             return literal(self.shape, self.dtype, self.values)
         normal = f"torch.randn({self.shape}, generator=torch.Generator().manual_seed({self.seed}))"
@@ -81,6 +88,7 @@ class TensorRecipe:
             return self.code.removeprefix("torch.") if len(self.values) <= 8 else self._named
         extra = f" * {self.scale:g}" if self.scale != 1.0 else ""
         extra += f" + {self.offset:g}" if self.offset != 0.0 else ""
+        extra += " transposed" if self.transposed else ""
         return f"{self._named} {self.fill}{extra}"
 
     @property

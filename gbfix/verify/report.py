@@ -37,9 +37,10 @@ def lines(verdicts: Sequence[Verdict]) -> Iterator[Line]:
 def _details(verdict: Verdict) -> Iterator[str]:
     evidence = verdict.evidence
     if evidence.calls:
-        gradients = ", with gradients" if evidence.gradients else ""
+        ways = ", with gradients" if evidence.gradients else ""
+        ways += ", in inference" if evidence.inference else ""
         yield (
-            f"{evidence.calls} calls with {len(evidence.inputs)} inputs{gradients}, backend "
+            f"{evidence.calls} calls with {len(evidence.inputs)} inputs{ways}, backend "
             f"{evidence.backend} on {evidence.device}, {evidence.seconds:.1f} s"
         )
     for name, capture, static in (
@@ -198,6 +199,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "inputs": list(evidence.inputs),
             "calls": evidence.calls,
             "gradients": evidence.gradients,
+            "inference": evidence.inference,
             "arms": {
                 "covered": evidence.arms.covered,
                 "total": evidence.arms.total,

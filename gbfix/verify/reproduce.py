@@ -17,7 +17,8 @@ from gbfix.verify.targets import Side, Target
 from gbfix.verify.verdict import REVIEW, Kind
 from gbfix.verify.worker import Workers
 
-__all__ = ["Target", "reproduce"]
+__all__ = ["Target", "reproduce", "reproduce_failure"]
+Calls = Callable[[], list[Any]] | str | bytes
 _MOST_ELEMENTS = 64
 
 
@@ -26,7 +27,7 @@ def reproduce(
     before: Mapping[str, str],
     rewritten: Target,
     after: Mapping[str, str],
-    calls: Callable[[], list[Any]] | str | bytes,
+    calls: Calls,
     *,
     mode: str,
     kind: str | None = None,
@@ -43,7 +44,7 @@ def reproduce(
         rewritten: the callable of the rewritten version.
         after: the texts of its files, by path.
         calls: a function that returns the arguments of all calls, the name of one, or their pickle.
-        mode: the runs to compare: `eager` or `compiled`, and ` with gradients`.
+        mode: the runs to compare: `eager` or `compiled`, and ` with gradients` or ` in inference`.
         kind: the kind of difference that is expected, or None for any.
         backend: the backend of compiled runs.
         dynamic: as `torch.compile` takes it.
@@ -55,12 +56,7 @@ def reproduce(
     """
     first = Side(original, tuple(before.items()))
     second = Side(rewritten, tuple(after.items()))
-    if callable(calls):
-        inputs = Inputs(pickled=pickle.dumps(normalised(calls())), once=True)
-    elif isinstance(calls, str):
-        inputs = Inputs(factory=calls)
-    else:
-        inputs = Inputs(pickled=calls)
+    inputs = _inputs(calls)
     # What a verdict would let pass is not let pass if it is what the script is about.
     leeway = REVIEW - {Kind(kind)} if kind is not None else REVIEW
     spec = RunSpec(first, inputs, dynamic=dynamic, device=device, dtype=dtype)
@@ -76,6 +72,53 @@ def reproduce(
     if not found.differences:
         print("no difference")
     return int(bool(found.differences))
+
+
+def reproduce_failure(
+    target: Target,
+    texts: Mapping[str, str],
+    calls: Calls,
+    *,
+    mode: str,
+    backend: str = "eager",
+    dynamic: bool | None = None,
+    device: str = "cpu",
+    dtype: str | None = None,
+) -> int:
+    """Print how code fails: in eager, or compiled where it does not in eager.
+
+    Args:
+        target: the callable.
+        texts: the texts of its files, by path.
+        calls: as for `reproduce`.
+        mode: `eager` or `compiled`, and what else `reproduce` takes.
+        backend: the backend of compiled runs.
+        dynamic: as `torch.compile` takes it.
+        device: where to run.
+        dtype: what to convert inputs and parameters to.
+
+    Returns:
+        1 if it fails, else 0.
+    """
+    side, inputs = Side(target, tuple(texts.items())), _inputs(calls)
+    spec = RunSpec(side, inputs, dynamic=dynamic, device=device, dtype=dtype)
+    how = Probe(side, None, mode, spec, backend)
+    with Workers() as workers:
+        found = probe(workers, how, inputs)
+    _print_calls("eager" + how.label, found.original, set())
+    if how.compiled:
+        _print_calls(f"{mode}, backend {backend}", found.rewritten, set())
+    for difference in found.differences:
+        print(f"fails: {difference}")
+    if not found.differences:
+        print("no failure")
+    return int(bool(found.differences))
+
+
+def _inputs(calls: Calls) -> Inputs:
+    if callable(calls):
+        return Inputs(pickled=pickle.dumps(normalised(calls())), once=True)
+    return Inputs(factory=calls) if isinstance(calls, str) else Inputs(pickled=calls)
 
 
 def _print_calls(title: str, pickled: bytes | None, places: set[str]) -> None:

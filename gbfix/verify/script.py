@@ -6,6 +6,7 @@ It is text only; `gbfix.verify.reproduce` is what the script uses to run.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import fields
 
 from gbfix import __version__
@@ -15,16 +16,16 @@ from gbfix.verify.targets import Side, Target
 from gbfix.verify.verdict import Difference
 
 _HEAD = '''\
-"""Shows how a rewritten version of `{name}` differs from the original.
+"""Shows {what}.
 
 {difference}
 
-Written by gbfix {version}. Needs torch and gbfix. Exits with 1 while the difference shows, else with 0.
+Written by gbfix {version}. Needs torch and gbfix. Exits with 1 while it shows, else with 0.
 """
 
 import sys
 {imports}
-from gbfix.verify.reproduce import Target, reproduce
+from gbfix.verify.reproduce import Target, {function}
 
 '''
 
@@ -33,21 +34,37 @@ def script(
     how: Probe, difference: Difference, inputs: Inputs, calls: tuple[CallRecipe, ...]
 ) -> str:
     """The text of the script; `calls` are the arguments if they have literals."""
+    alone = how.rewritten is None or how.rewritten.target == how.original.target
     head = _HEAD.format(
-        name=how.original.target.name,
+        what=_what(how),
         difference=_sentence(str(difference)),
         version=__version__,
         imports="\nimport torch\n" if calls else "",
+        function="reproduce_failure" if how.rewritten is None else "reproduce",
     )
     parts = [head, _calls(inputs, calls), "\n\n"]
     parts += [f"TARGET = {_target(how.original.target)}\n"]
-    if how.rewritten.target != how.original.target:
+    if how.rewritten is not None and not alone:
         parts += [f"REWRITTEN = {_target(how.rewritten.target)}\n"]
-    parts += ["\n# Both versions, line by line; other files are read from where they are.\n"]
-    before, after = _own(how.original, how.rewritten), _own(how.rewritten, how.original)
-    parts += [f"BEFORE = {_texts(before)}\nAFTER = {_texts(after)}\n"]
-    parts += ['\nif __name__ == "__main__":\n', f"    sys.exit(\n{_run(how, difference)}    )\n"]
+    parts += ["\n# The files, line by line; others are read from where they are.\n"]
+    parts += [f"BEFORE = {_texts(_own(how.original, how.rewritten))}\n"]
+    if how.rewritten is not None:
+        parts += [f"AFTER = {_texts(_own(how.rewritten, how.original))}\n"]
+    names = ["TARGET", "BEFORE"]
+    if how.rewritten is not None:
+        names += ["TARGET" if alone else "REWRITTEN", "AFTER"]
+    call = _run(how, difference, [*names, "CALLS"])
+    parts += ['\nif __name__ == "__main__":\n', f"    sys.exit(\n{call}    )\n"]
     return "".join(parts)
+
+
+def _what(how: Probe) -> str:
+    name = how.original.target.name
+    if how.rewritten is not None:
+        return f"how a rewritten version of `{name}` differs from the original"
+    return (
+        f"that `{name}` fails compiled and not in eager" if how.compiled else f"that `{name}` fails"
+    )
 
 
 def _sentence(text: str) -> str:
@@ -76,9 +93,9 @@ def _target(target: Target) -> str:
     return f"Target(\n{''.join(given)})"
 
 
-def _own(side: Side, other: Side) -> dict[str, str]:
+def _own(side: Side, other: Side | None) -> dict[str, str]:
     """The texts that differ between the sides or are the target's own; the rest is on the disk."""
-    theirs = dict(other.texts)
+    theirs = dict(other.texts) if other is not None else {}
     own = os.path.realpath(side.target.file) if side.target.file else None
     return {
         path: text for path, text in side.texts if path == own or theirs.get(path, text) != text
@@ -94,11 +111,10 @@ def _texts(texts: dict[str, str]) -> str:
     return f"{{\n{''.join(parts)}}}"
 
 
-def _run(how: Probe, difference: Difference) -> str:
-    rewritten = "REWRITTEN" if how.rewritten.target != how.original.target else "TARGET"
+def _run(how: Probe, difference: Difference, names: Sequence[str]) -> str:
     options = {
         "mode": how.mode,
-        "kind": difference.kind.value,
+        "kind": difference.kind.value if how.rewritten is not None else None,
         "backend": how.backend if how.compiled else None,
         "dynamic": how.spec.dynamic,
         "device": how.spec.device if how.spec.device != "cpu" else None,
@@ -109,10 +125,9 @@ def _run(how: Probe, difference: Difference) -> str:
         for name, value in options.items()
         if value is not None
     )
-    sides = (
-        f"            TARGET,\n            BEFORE,\n            {rewritten},\n            AFTER,\n"
-    )
-    return f"        reproduce(\n{sides}            CALLS,\n{given}        )\n"
+    function = "reproduce" if how.rewritten is not None else "reproduce_failure"
+    places = "".join(f"            {name},\n" for name in names)
+    return f"        {function}(\n{places}{given}        )\n"
 
 
 def _quoted(value: object) -> str:

@@ -21,10 +21,17 @@ TELLING = ("negative", "zeros", "large_positive", "one_nan", "ones")
 _DTYPES = {"float16": ("torch.float16", "torch.half", ".half()"), "bfloat16": ("bfloat16",)}
 
 
-def telling(base: CallRecipe, text: str) -> Iterator[CallRecipe]:
-    """Variants worth running whatever the code does; an empty one only if it speaks of sizes.
+# What is said of code that does otherwise for a batch of one or none, or for other strides.
+_SIZES = re.compile(r"numel|shape\[|size\(|len\(|\bempty\b|squeeze")
+_RANKS = re.compile(r"\bdim\(\)|ndim|numel|squeeze")
+_STRIDES = re.compile(r"contiguous|stride|memory_format|channels_last|\.view\(|data_ptr")
 
-    `torch.cond` does not compile for some empty operands, which nobody may ever pass.
+
+def telling(base: CallRecipe, text: str) -> Iterator[CallRecipe]:
+    """Variants worth running; other sizes, ranks and strides only where the code speaks of such.
+
+    `torch.cond` does not compile for some empty operands, which nobody may ever pass, and each of these
+    is compiled for itself. They come with values of both signs, for both arms of a branch.
     """
     first, *rest = TELLING
     yield filled(base, first)
@@ -32,8 +39,13 @@ def telling(base: CallRecipe, text: str) -> Iterator[CallRecipe]:
     yield _resized(base, lambda shape: (shape[0] + 3, *shape[1:]))
     for fill in rest:
         yield filled(base, fill)
-    if re.search(r"numel|shape\[|size\(|len\(|\bempty\b", text):
+    if _SIZES.search(text):
         yield _resized(base, lambda shape: (0, *shape[1:]))
+        yield from _signed(_resized(base, lambda shape: (1, *shape[1:])))
+    if _RANKS.search(text):
+        yield from _signed(_resized(base, lambda shape: ()))
+    if _STRIDES.search(text):
+        yield from _signed(base.mapped(_transposed))
 
 
 def in_dtypes(base: CallRecipe, text: str) -> Iterator[CallRecipe]:
@@ -113,6 +125,14 @@ def _with(base: CallRecipe, number: int, other: Recipe) -> CallRecipe:
     recipes = list(base.recipes)
     recipes[number] = other
     return base.rebuilt(recipes)
+
+
+def _signed(call: CallRecipe) -> Iterator[CallRecipe]:
+    return (filled(call, fill) for fill in ("positive", "negative"))
+
+
+def _transposed(recipe: Recipe) -> Recipe:
+    return replace(recipe, transposed=True) if isinstance(recipe, TensorRecipe) else recipe
 
 
 def _reseeded(recipe: Recipe, seed: int) -> Recipe:

@@ -44,6 +44,7 @@ class Kind(str, Enum):
     ALIAS_LOST = "alias lost"
     EFFECT = "output"
     EFFECT_DROPPED = "output dropped"
+    EFFECT_NUMBERS = "numbers in output"
     EXCEPTION = "exception"
     EXCEPTION_TYPE = "exception type"
     EXCEPTION_SKIPPED = "exception skipped"
@@ -93,6 +94,7 @@ class Evidence:
     inputs: tuple[str, ...] = ()
     calls: int = 0
     gradients: bool = False
+    inference: bool = False
     arms: Coverage = field(default_factory=Coverage)
     before: Capture | None = None
     after: Capture | None = None

@@ -1,0 +1,191 @@
+"""The compiled runs of a session: the rewritten side against the original's eager run, and the breaks.
+
+What the original's own compiled run does otherwise is not the rewrite's fault, and how far it is off
+is what the rewrite may be off as well. Those runs are made only where something is to be excused.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gbfix.dynamo.records import Capture
+from gbfix.verify.diagnosing import diagnosed
+from gbfix.verify.jobs import Limits
+from gbfix.verify.messages import Findings, RunRecord, Runs, RunSpec
+from gbfix.verify.probing import INFERENCE, job, record_of
+from gbfix.verify.session import Session, Stop
+from gbfix.verify.targets import Side
+from gbfix.verify.verdict import Difference, Kind, Status
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way of running compiled: its label among the eager ways, its backend, its own name."""
+
+    label: str
+    backend: str
+    added: str | None = None
+    fullgraph: bool = False
+
+    @property
+    def name(self) -> str:
+        """What is added to the names of modes in differences."""
+        return self.label if self.added is None else self.added
+
+    def spec(self, session: Session, side: Side) -> RunSpec:
+        """How a side is run in this way."""
+        return session.spec(side, self.label, backend=self.backend, fullgraph=self.fullgraph)
+
+
+def run_compiled(session: Session) -> None:
+    """Run the rewritten side compiled in every way, and count the breaks of both sides.
+
+    Raises:
+        Stop: if it is not the same as the original in eager, or the original itself is not.
+    """
+    ways = _ways(session)
+    original_specs = [session.spec(session.original, backend=session.backend)]
+    specs = [*original_specs, *(way.spec(session, session.rewritten) for way in ways)]
+    if session.options.fullgraph_before:
+        specs.append(ways[-1].spec(session, session.original))
+    outcomes = session.run([*specs, *_static_specs(session)])
+    original = session.of_original(outcomes[0], "compiled")
+    counts = [record_of(outcome) for outcome in outcomes[len(ways) :]]
+    whole = counts[0]
+    runs: dict[_Way, Runs] = {}
+    for way, outcome in zip(ways, outcomes[1:], strict=False):
+        if way.fullgraph and (whole.failure or whole.refused) is not None:
+            continue
+        record = session.of_rewritten(outcome, f"compiled{way.name}")
+        runs[way] = replace(session.ways[way.label], rewritten_compiled=record.calls)
+        if way == ways[0]:
+            runs[way] = replace(runs[way], original_compiled=original.calls)
+            _count_breaks(session, original, record, counts)
+    findings = _judged_fully(session, runs)
+    session.remarks = (*session.remarks, *(text for found in findings for text in found.remarks))
+    differences = session.steady(d for found in findings for d in found.differences)
+    failures = [error for found in findings for error in found.compiler_errors]
+    if failures:
+        raise Stop(Status.FAILS_COMPILED, failures[0].detail, differences, failures[0])
+    if differences:
+        raise Stop(Status.DIFFERENT, str(differences[0]), differences)
+
+
+def count_in_inference(session: Session) -> None:
+    """Count the breaks in eval mode, for code that breaks nowhere else."""
+    sides = (session.original, session.rewritten)
+    specs = [session.spec(side, INFERENCE, backend="eager") for side in sides]
+    wholes = [replace(spec, fullgraph=True) for spec in specs]
+    records = [record_of(outcome) for outcome in session.run([*specs, *wholes])]
+    if all(record.capture is not None for record in records[:2]):
+        session.evidence = replace(
+            session.evidence,
+            before=_captured(session.original, records[0], records[2]),
+            after=_captured(session.rewritten, records[1], records[3]),
+            before_static=None,
+            after_static=None,
+        )
+
+
+def _ways(session: Session) -> list[_Way]:
+    """How the rewritten code is run compiled: plainly first, and at last as one graph."""
+    ways = [_Way(label, session.backend) for label in session.ways]
+    for backend in session.options.further_backends:
+        ways.append(_Way(ways[-1].label, backend, f"{ways[-1].label}, {backend}"))
+    # Whether one graph holds everything is Dynamo's answer; no backend has to be waited for.
+    return [*ways, _Way("", "eager", ", fullgraph", fullgraph=True)]
+
+
+def _static_specs(session: Session) -> list[RunSpec]:
+    """The runs with `dynamic=False`: both sides, each also as one graph."""
+    if not session.options.both_dynamic or session.options.dynamic is not None:
+        return []
+    sides = [session.spec(side, backend="eager") for side in (session.original, session.rewritten)]
+    return [
+        replace(spec, dynamic=False, fullgraph=fullgraph)
+        for spec in sides
+        for fullgraph in (False, True)
+    ]
+
+
+def _judged_fully(session: Session, runs: dict[_Way, Runs]) -> list[Findings]:
+    """Judge each way, and those that show anything once more with all that may excuse it.
+
+    The original's own compiled run and its float64 reference only ever widen what is allowed, so
+    most targets do not need them.
+    """
+    first = session.judged([(runs[way], way.name) for way in runs])
+    findings = dict(zip(runs, first, strict=True))
+    doubtful = [way for way in runs if findings[way].differences or findings[way].remarks]
+    missing = [way for way in doubtful if runs[way].original_compiled is None]
+    specs = [way.spec(session, session.original) for way in missing]
+    specs += [session.spec(session.original, way.label, reference=True) for way in doubtful]
+    outcomes = session.run(specs)
+    for way, outcome in zip(missing, outcomes, strict=False):
+        compiled = session.of_original(outcome, f"compiled{way.name}")
+        if not (way.fullgraph and compiled.refused):
+            runs[way] = replace(runs[way], original_compiled=compiled.calls)
+    for way, outcome in zip(doubtful, outcomes[len(missing) :], strict=True):
+        runs[way] = replace(runs[way], reference=record_of(outcome).calls or None)
+    judged = session.judged([(runs[way], way.name) for way in doubtful])
+    for way, found in zip(doubtful, judged, strict=True):
+        findings[way] = _without_excess(session, way, runs[way], found)
+    return list(findings.values())
+
+
+def _without_excess(session: Session, way: _Way, runs: Runs, found: Findings) -> Findings:
+    """The findings, with differences that come only from Inductor's own precision as remarks."""
+    if way.backend != "inductor" or not any(d.kind is Kind.VALUE for d in found.differences):
+        return found
+    specs = [
+        replace(way.spec(session, side), emulate_precision_casts=True)
+        for side in (session.original, session.rewritten)
+    ]
+    first, second = map(record_of, session.run(specs))
+    if first.failure is not None or second.failure is not None:
+        return found
+    emulated = replace(runs, original_compiled=first.calls, rewritten_compiled=second.calls)
+    given = runs, emulated, found.differences, session.options.leeway, way.name
+    limits = Limits(session.options.limits.seconds, None)
+    (outcome,) = session.workers.run([job("gbfix.verify.judge:excess_precision", limits, *given)])
+    if outcome.result is None:
+        return found
+    excess: tuple[Difference, ...] = pickle.loads(outcome.result)
+    gone = {(d.call, d.kind, d.place) for d in excess}
+    left = tuple(d for d in found.differences if (d.call, d.kind, d.place) not in gone)
+    return replace(found, differences=left, remarks=(*found.remarks, *excess))
+
+
+def _count_breaks(
+    session: Session, first: RunRecord, second: RunRecord, counts: Sequence[RunRecord]
+) -> None:
+    """Keep what was captured.
+
+    `counts` are the runs as one graph, the rewritten's first; the original's may be missing. Then
+    come those with `dynamic=False`, if any.
+    """
+    after, *others = counts
+    before = others.pop(0) if session.options.fullgraph_before else None
+    session.evidence = replace(
+        session.evidence,
+        before=_captured(session.original, first, before),
+        after=_captured(session.rewritten, second, after),
+    )
+    if others:
+        session.evidence = replace(
+            session.evidence,
+            before_static=_captured(session.original, others[0], others[1]),
+            after_static=_captured(session.rewritten, others[2], others[3]),
+        )
+
+
+def _captured(side: Side, record: RunRecord, whole: RunRecord | None) -> Capture | None:
+    """What was captured in a run, and whether the other one, if any, shows it in one graph."""
+    capture = record.capture
+    if capture is None:
+        return None
+    if whole is not None:
+        capture = capture.with_fullgraph(whole.failure or whole.refused)
+    return diagnosed(capture, side.texts)

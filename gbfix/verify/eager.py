@@ -1,0 +1,161 @@
+"""The eager runs of a session: both sides have to leave the same bits, in every way of calling."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gbfix.verify.arms import Seen, coverage
+from gbfix.verify.jobs import Outcome
+from gbfix.verify.messages import Findings, Runs, RunSpec
+from gbfix.verify.probing import GRADIENTS, INFERENCE, record_of
+from gbfix.verify.seeking import touched
+from gbfix.verify.session import Session, Stop
+from gbfix.verify.verdict import Difference, Kind, Status
+
+# What code depends on whose results are others in eval mode or without gradients.
+_MODES = re.compile(
+    r"\btraining\b|grad_enabled|requires_grad|no_grad|inference_mode|dropout|BatchNorm|is_leaf",
+    re.I,
+)
+
+
+def run_eager(session: Session) -> None:
+    """Run both sides in eager, and keep the original's calls for the compiled runs.
+
+    Raises:
+        Stop: if the two are not the same, or the original does not run.
+    """
+    ways = _ways(session)
+    specs = [_watched(session, "")]
+    for label in ways:
+        specs += [session.spec(side, label) for side in (session.original, session.rewritten)]
+    if INFERENCE in ways:
+        specs.append(_watched(session, INFERENCE))
+    watched, *outcomes = session.run(specs)
+    record = session.of_original(watched, "eager")
+    seen = record.seen | (record_of(outcomes.pop()).seen if INFERENCE in ways else frozenset())
+    session.evidence = replace(session.evidence, inputs=record.inputs, calls=record.number_of_calls)
+    _cover(session, seen)
+    _judge(session, dict(zip(ways, zip(outcomes[::2], outcomes[1::2], strict=True), strict=True)))
+
+
+def leave_out_raising(session: Session) -> None:
+    """Keep calls that raise out of compiled runs, and run those that are left in eager again.
+
+    A check that fails on the device takes the process's CUDA context with it, so that nothing
+    after it could be compared.
+    """
+    assert session.inputs is not None
+    count = len(session.evidence.inputs)
+    only = tuple(n for n in range(count) if n not in session.evidence.raising)
+    if 0 < len(only) < count:
+        eager = session.evidence
+        session.inputs = replace(session.inputs, only=only)
+        run_eager(session)
+        session.evidence = replace(session.evidence, arms=eager.arms, raising=eager.raising)
+
+
+def _ways(session: Session) -> list[str]:
+    """Plain calls; with gradients; and as models are used, where the code speaks of such modes."""
+    texts = (*session.original.texts, *session.rewritten.texts)
+    modes = any(_MODES.search(text) for _, text in texts)
+    gradients = [GRADIENTS] if session.options.gradients else []
+    return ["", *gradients, *([INFERENCE] if modes else [])]
+
+
+def _watched(session: Session, label: str) -> RunSpec:
+    return session.spec(session.original, label, watch=True)
+
+
+def _cover(session: Session, seen: frozenset[Seen]) -> None:
+    goal = touched(session)
+    arms = coverage(goal.branches, seen, goal.files, goal.decided)
+    session.evidence = replace(session.evidence, arms=arms)
+
+
+def _judge(session: Session, outcomes: dict[str, tuple[Outcome, Outcome]]) -> None:
+    """Compare the two sides, way by way."""
+    ways: list[tuple[Runs, str]] = []
+    failed: Stop | None = None
+    for label, (original, rewritten) in outcomes.items():
+        try:
+            ways.append((_pair(session, label, original, rewritten), label))
+        except Stop as stop:
+            if not label:
+                raise
+            failed = failed or stop  # told if plain calls have nothing to tell
+    findings = session.judged(ways)
+    _check_original(session, findings[0])
+    for (runs, label), found in zip(ways, findings, strict=True):
+        session.remarks = (*session.remarks, *found.remarks)
+        differences = _without_own(session, label, runs, found.differences)
+        if differences:
+            raise Stop(Status.DIFFERENT, str(differences[0]), differences)
+    if failed is not None:
+        raise failed
+    if not any(found.has_gradients for found in findings):
+        session.ways.pop(GRADIENTS, None)
+    errors = {
+        label: found.original_errors for (_, label), found in zip(ways, findings, strict=True)
+    }
+    if any(b and not a for a, b in zip(errors[""], errors.get(INFERENCE, ()), strict=False)):
+        session.ways.pop(INFERENCE)  # what needs gradients is not called without
+    session.evidence = replace(
+        session.evidence,
+        gradients=GRADIENTS in session.ways,
+        inference=INFERENCE in session.ways,
+    )
+
+
+def _pair(session: Session, label: str, first: Outcome, second: Outcome) -> Runs:
+    """The eager runs of one way of calling."""
+    original = session.of_original(first, f"eager{label}")
+    rewritten = session.of_rewritten(second, f"eager{label}")
+    session.ways[label] = Runs(original.calls)
+    if original.always_compiled and rewritten.always_compiled:
+        return session.ways[label]
+    return Runs(original.calls, rewritten.calls)
+
+
+def _check_original(session: Session, plain: Findings) -> None:
+    """See that some call of the original runs, and keep which do not."""
+    errors = plain.original_errors[: len(session.evidence.inputs)]
+    raising = tuple(number for number, error in enumerate(errors) if error is not None)
+    session.evidence = replace(session.evidence, raising=raising)
+    if plain.out_of_memory:
+        raise Stop(Status.NOT_RUN, "the original ran out of memory")
+    if all(plain.original_errors):
+        reason = str(plain.original_errors[0])
+        shown = Difference("eager", 0, Kind.EXCEPTION, "", reason)
+        raise Stop(Status.FAILS_EAGER, reason, shown=shown)
+
+
+def _without_own(
+    session: Session, label: str, runs: Runs, differences: Sequence[Difference]
+) -> tuple[Difference, ...]:
+    """The differences without those between one run of the original and the next.
+
+    What a module keeps or prints of a clock differs from run to run; it becomes a remark. A result
+    that does is no result that could be compared, so it stays a difference.
+    """
+    if not differences:
+        return ()
+    (outcome,) = session.run([session.spec(session.original, label)])
+    again = session.of_original(outcome, f"eager{label}")
+    (own,) = session.judged([(Runs(runs.original_eager, again.calls), label)])
+    varying = [d for d in own.differences if d.place.startswith("state") or _is_clock(d)]
+    session.varying |= {(d.kind, d.place) for d in varying}
+    if any(
+        d.place == "stderr" for d in varying
+    ):  # how often a bar is drawn depends on the clock, too
+        session.varying |= {(kind, "stderr") for kind in (Kind.EFFECT, Kind.EFFECT_DROPPED)}
+    session.remarks = (*session.remarks, *varying)
+    return session.steady(differences)
+
+
+def _is_clock(own: Difference) -> bool:
+    """Whether the original prints other figures each time, or draws a bar of its progress."""
+    drawn = own.place == "stderr" and own.kind in (Kind.EFFECT, Kind.EFFECT_DROPPED)
+    return own.kind is Kind.EFFECT_NUMBERS or drawn
