@@ -2,6 +2,6 @@
 
 import sys
 
-from gbfix.cli.main import main
+from gbfix.cli.entry import main
 
 sys.exit(main())

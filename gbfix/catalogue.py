@@ -5,11 +5,12 @@ This is the one place where the two registries meet; it knows nothing of what is
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.registry import transforms
-from gbfix.selection import Catalogue
+from gbfix.selection import Catalogue, Selection, resolve
 
 
 @lru_cache(maxsize=1)
@@ -19,3 +20,14 @@ def catalogue() -> Catalogue:
         {code: diagnosis.name for code, diagnosis in DIAGNOSES.items()},
         {transform.name: tuple(transform.codes) for transform in transforms()},
     )
+
+
+def selection(select: Collection[str], ignore: Collection[str]) -> Selection:
+    """What `--select` and `--ignore` mean in this installation.
+
+    Raises:
+        UserError: for selectors that name nothing.
+    """
+    if not select and not ignore:  # without loading the transforms
+        return Selection(frozenset(DIAGNOSES), None)
+    return resolve(select, ignore, catalogue())

@@ -19,14 +19,13 @@ from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import FunctionInfo, Module, Project, parse_module
 from gbfix.analysis.regions import Plan, Regions, may_compile
 from gbfix.analysis.sites import BreakSite, find_sites
-from gbfix.catalogue import catalogue
+from gbfix.catalogue import selection
 from gbfix.codegen.imports import add_torch_import
 from gbfix.codegen.view import View
 from gbfix.findings import FileError, FileResult, Finding, FixOffer, Refusal, RunResult
 from gbfix.fixes import Context, Fix
 from gbfix.planning import Outcome, compatible, consider
-from gbfix.registry import transforms
-from gbfix.selection import resolve
+from gbfix.registry import treating
 from gbfix.settings import Settings
 from gbfix.source.text import Edit, SourceFile, offset_before
 from gbfix.suppressions import Suppression, parse, suppressed, unused_notices
@@ -257,7 +256,7 @@ class _Run:
         self.rewrite = rewrite
         self.at = at
         self.on_file = on_file
-        self.selection = resolve(settings.select, settings.ignore, catalogue())
+        self.selection = selection(settings.select, settings.ignore)
         self.states = [_File(f, f) for f in files]
         self.observed = replace(observed, before=self._before) if observed is not None else None
         self.only = only
@@ -514,7 +513,7 @@ class _Run:
                     analysis, facts, self.settings, view, state.original.text
                 )
                 outcomes.append(
-                    consider(site, context, transforms(), self.selection, self.settings)
+                    consider(site, context, treating(code), self.selection, self.settings)
                 )
         return outcomes
 

@@ -24,10 +24,10 @@ class Catalogue:
 
 @dataclass(frozen=True)
 class Selection:
-    """The codes to report, and which transform may treat which of them."""
+    """The codes to report, and which transform may treat which of them; None if all may."""
 
     codes: frozenset[str]
-    treatments: frozenset[tuple[str, str]]
+    treatments: frozenset[tuple[str, str]] | None
 
     def reports(self, code: str) -> bool:
         """Whether findings with this code are reported."""
@@ -35,7 +35,7 @@ class Selection:
 
     def allows(self, code: str, transform: str) -> bool:
         """Whether a transform may be used on findings with this code."""
-        return (code, transform) in self.treatments
+        return self.treatments is None or (code, transform) in self.treatments
 
 
 def resolve(select: Collection[str], ignore: Collection[str], catalogue: Catalogue) -> Selection:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 ArgumentKind = Literal["tensor", "number", "true", "false", "none", "unknown"]
@@ -259,10 +260,7 @@ class ModuleClass:
 
 @cache
 def _data() -> dict[str, Any]:
-    # Imported here because it takes longer than the rest of this module.
-    from importlib import resources
-
-    file = resources.files("gbfix.analysis").joinpath("data/torch_table.json")
+    file = Path(__file__).parent / "data" / "torch_table.json"
     loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return loaded
 

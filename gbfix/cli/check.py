@@ -12,7 +12,8 @@ from typing import Annotated
 import typer
 
 from gbfix.cli import options
-from gbfix.cli.running import run, say, say_errors, write_report
+from gbfix.cli.failures import say
+from gbfix.cli.running import run, say_errors, write_report
 from gbfix.errors import UserError
 from gbfix.findings import RunResult
 

@@ -1,13 +1,8 @@
-"""The `gbfix` command: registers the commands and turns every failure into one sentence.
-
-No traceback reaches a user unless the environment variable `GBFIX_TRACEBACK` asks for it.
-"""
+"""The `gbfix` command: registers the commands and turns mistakes of usage into one sentence."""
 
 from __future__ import annotations
 
-import os
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -20,14 +15,13 @@ from gbfix.cli.check import check
 from gbfix.cli.doctor import doctor
 from gbfix.cli.examples import epilog
 from gbfix.cli.explain import explain
+from gbfix.cli.failures import guarded, say
 from gbfix.cli.migrate import migrate
 from gbfix.cli.quickfix import quickfix
 from gbfix.cli.rules import rules
-from gbfix.cli.running import say
 from gbfix.cli.server import server
 from gbfix.cli.trace import ProgramCommand, trace
 from gbfix.cli.verify import verify
-from gbfix.errors import UserError
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -75,46 +69,23 @@ def _gbfix(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; never raises for a mistake of the user."""
-    for stream in (sys.stdout, sys.stderr):
-        # File names and source need not fit the terminal's encoding.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    # What Python thinks of the style of the user's source is not what was asked for.
-    warnings.simplefilter("ignore", SyntaxWarning)
+    return guarded(lambda: _run(None if arguments is None else list(arguments)))
+
+
+def _run(arguments: list[str] | None) -> int:
+    command = typer.main.get_command(app)
     try:
-        command = typer.main.get_command(app)
-        given = None if arguments is None else list(arguments)
-        code = command.main(given, prog_name="gbfix", standalone_mode=False)
-        sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except UserError as error:
-        say(str(error))
-        return 2
-    except (KeyboardInterrupt, typer.Abort):
-        say("interrupted; every file is either as it was or rewritten as a whole.")
-        return 130
-    except BrokenPipeError:
-        # The reader has gone; Python would complain again when it flushes on exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
+        code = command.main(arguments, prog_name="gbfix", standalone_mode=False)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
     except Exception as error:
-        return _failed(error)
-
-
-def _failed(error: Exception) -> int:
-    """A usage error of the command line library, or else a failure of gbfix itself."""
-    format_message = getattr(error, "format_message", None)
-    if format_message is not None:
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
+            raise
         # Typer carries its own copy of click since 0.29, so the class differs between versions.
         say(format_message())
         return int(getattr(error, "exit_code", 2))
-    if os.environ.get("GBFIX_TRACEBACK"):
-        raise error
-    say(
-        f"internal error, please report it: {type(error).__name__}: {error} "
-        "(set GBFIX_TRACEBACK=1 to see where)."
-    )
-    return 2
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbfix.cli import migration_reports, options
-from gbfix.cli.running import say
+from gbfix.cli.failures import say
 from gbfix.errors import UserError
 from gbfix.findings import RunResult, Safety
 from gbfix.settings import Settings
@@ -224,13 +224,12 @@ def migrate(
 def _plan(request: options.Request, jobs: int) -> RunResult:
     """Everything rewritten in memory."""
     from gbfix.batch import rewrite
-    from gbfix.catalogue import catalogue
+    from gbfix.catalogue import selection
     from gbfix.cli.running import load_files, probes
     from gbfix.dynamo.target import target
-    from gbfix.selection import resolve
 
     settings = request.settings
-    resolve(settings.select, settings.ignore, catalogue())
+    selection(settings.select, settings.ignore)
     aim = target(settings.target_torch, probes())
     loaded = load_files(request)
     with _phases("Planning", len(loaded.sources)) as advance:

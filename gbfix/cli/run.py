@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbfix.cli import options
+from gbfix.cli.failures import say
 from gbfix.cli.options import Request
 from gbfix.cli.running import run as run_engine
-from gbfix.cli.running import say, say_errors
+from gbfix.cli.running import say_errors
 from gbfix.errors import UserError
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gbfix.cli.options import Request
+from gbfix.cli.failures import say
 from gbfix.cli.progress import progress
+from gbfix.cli.requests import Request
 from gbfix.errors import UserError
 from gbfix.findings import FileResult, RunResult
 from gbfix.settings import Settings
@@ -40,14 +41,13 @@ def run(
     """
     # The process ends with the command, and all of its many objects are in use until then.
     gc.disable()
-    from gbfix.catalogue import catalogue
+    from gbfix.catalogue import selection
     from gbfix.dynamo.target import target
     from gbfix.engine import run as run_engine
-    from gbfix.selection import resolve
 
     settings = request.settings
     # A wrong selector has to be said before any file is looked at.
-    resolve(settings.select, settings.ignore, catalogue())
+    selection(settings.select, settings.ignore)
     aim = target(settings.target_torch, probes())
     settings = replace(settings, quiet=aim.quiet)
     loaded = load_files(request)
@@ -123,11 +123,6 @@ def _run_traced(
 def _in_line_order(file: FileResult) -> FileResult:
     order = sorted(file.findings, key=lambda f: (f.line, f.column, f.code))
     return replace(file, findings=tuple(order))
-
-
-def say(sentence: str) -> None:
-    """Print a sentence for the user to standard error."""
-    print(f"gbfix: {sentence}", file=sys.stderr)
 
 
 def say_errors(result: RunResult) -> None:

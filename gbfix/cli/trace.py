@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
+from gbfix.cli.failures import say
 from gbfix.cli.options import OutputFormat
-from gbfix.cli.running import say
 from gbfix.errors import UserError
 
 if TYPE_CHECKING:

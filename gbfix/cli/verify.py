@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gbfix.cli import options
+from gbfix.cli.failures import say
 from gbfix.cli.options import OutputFormat, Request
-from gbfix.cli.running import run, say, say_errors
+from gbfix.cli.running import run, say_errors
 from gbfix.errors import UserError
 from gbfix.settings import CheckStyle, Region, Settings
 

@@ -14,7 +14,7 @@ from gbfix.editor.positions import UTF_16, Range, range_of
 from gbfix.engine import At, Proposal, propose
 from gbfix.errors import UserError
 from gbfix.findings import Finding, Safety
-from gbfix.registry import transforms
+from gbfix.registry import treating
 from gbfix.settings import Settings
 from gbfix.source.text import Edit, SourceFile
 
@@ -94,7 +94,7 @@ def explanation(finding: Finding) -> str:
 
 
 def _actions(source: SourceFile, proposal: Proposal) -> list[Action]:
-    summaries = {t.name: t.summary for t in transforms()}
+    summaries = {t.name: t.summary for t in treating(proposal.finding.code)}
     made: list[Action] = []
     for offer, edits in proposal.fixes:
         summary = summaries[offer.transform]
