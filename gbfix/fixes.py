@@ -159,7 +159,7 @@ class Transform:
     """A treatment: its name, the diagnoses it treats, and the function that proposes a fix.
 
     `propose` returns a fix or raises `Refused`; it never writes anything. One that is `on_request` is
-    only asked where the user names it.
+    only asked where the user names it. One that `lessens` leaves a break behind, but fewer than before.
     """
 
     name: str
@@ -169,3 +169,4 @@ class Transform:
     propose: Callable[[BreakSite, Context], Fix]
     rank: int = 50
     on_request: bool = False
+    lessens: bool = False

@@ -40,7 +40,7 @@ from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import Value
 from gbfix.codegen.blocks import Changes
 from gbfix.codegen.predicates import Rendered, Renderer
-from gbfix.diagnoses import TENSOR_BRANCH, TENSOR_LOOP
+from gbfix.diagnoses import LOOP_EXIT, TENSOR_BRANCH, TENSOR_LOOP
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.aliases import (
@@ -89,7 +89,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused("unusual-condition", "the test decides something other than an `if`")
     analysis = context.analysis
     branch = find_branch(site, context.facts, context.liveness)
-    if branch.updates or branch.leaves:
+    if branch.updates or branch.leaves == "return":
         raise Refused(
             "updates-buffer", "an arm updates a buffer in place or leaves without a value"
         )
@@ -313,7 +313,7 @@ def _place(
 
 TRANSFORM = Transform(
     name="cond",
-    codes=(TENSOR_BRANCH.code, TENSOR_LOOP.code),
+    codes=(TENSOR_BRANCH.code, TENSOR_LOOP.code, LOOP_EXIT.code),
     summary="trace both arms of a branch with torch.cond",
     doc=__doc__ or "",
     propose=propose,

@@ -16,6 +16,8 @@ After:
         peak = x.abs().max().detach()
         return x * peak
 
+A number that Python's `random` draws and computes with is put into a tensor in the same way.
+
 Eager code gets the same bits, if sums, differences and products with tensors of the same dtype are
 all that follows. Otherwise it still reads the number: `t.detach() if torch.compiler.is_compiling()
 else t.item()`.
@@ -31,6 +33,7 @@ import ast
 from collections.abc import Callable
 
 from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.draws import PLAIN, as_uniform, draw, is_computed_with
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.reads import ReadKind
@@ -43,6 +46,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.doubling import in_compiled_path, twice
 from gbfix.lowering.numbers import Course, Meeting, follow
+from gbfix.python_diagnoses import RANDOM_CALL
 from gbfix.source.text import Edit
 
 
@@ -52,10 +56,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     Raises:
         Refused: where the number is needed as a number.
     """
-    read = site.read
-    if read is None or read.kind is not ReadKind.NUMBER:
-        raise NotApplicable("no-number", "no number is read here")
-    course = follow(read.node, context.analysis)
+    course = follow(_number(site, context), context.analysis)
     if not course.meetings:
         raise Refused("scalar-unused", "the number does not meet a tensor")
     if course.computed:
@@ -76,6 +77,17 @@ def propose(site: BreakSite, context: Context) -> Fix:
         edits,
         context.needs_torch,
     )
+
+
+def _number(site: BreakSite, context: Context) -> ast.expr:
+    """The expression in which a number comes into being: a read, or a draw."""
+    read = site.read
+    if read is not None and read.kind is ReadKind.NUMBER:
+        return read.node
+    if isinstance(site.node, ast.Call) and draw(site.node, context.analysis) is not None:
+        if is_computed_with(site.node, context.analysis):
+            return site.node
+    raise NotApplicable("no-number", "no number is read here")
 
 
 def _check_partners(course: Course, analysis: Analysis) -> None:
@@ -192,6 +204,8 @@ class _Writer:
 
     def _tensor(self, tensor: ast.expr) -> str:
         """The tensor in the place of a number that is read from it."""
+        if isinstance(tensor, ast.Call) and (drawn := draw(tensor, self.context.analysis)):
+            return self._drawn(tensor, plain=drawn == PLAIN)
         value = self.context.analysis.values[tensor]
         text = operand(self.view, tensor)
         if not (value.boolean or value.integer):
@@ -201,6 +215,14 @@ class _Writer:
         if not value.unshared and self._may_change():
             text = f"{text}.clone()"
         return f"{text}.double()" if self.course.computed else text
+
+    def _drawn(self, call: ast.Call, *, plain: bool) -> str:
+        """A drawn number in a tensor, in double precision as Python has it."""
+        text = as_uniform(flat(self.view, call.func)) if plain else flat(self.view, call)
+        if text is None:
+            raise Refused("module-unnamed", "the module `random` has no name here")
+        torch = self.context.torch(self._statement(call))
+        return f"{torch}.as_tensor({text}, dtype={torch}.float64)"
 
     def _may_change(self) -> bool:
         """Whether the function changes anything in place, which a number would not see."""
@@ -247,7 +269,7 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
 
 TRANSFORM = Transform(
     name="drop-read",
-    codes=(SCALAR_READ.code,),
+    codes=(SCALAR_READ.code, RANDOM_CALL.code),
     summary="compute with the tensor instead of a number read from it",
     doc=__doc__ or "",
     propose=propose,

@@ -32,6 +32,7 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.conditions import Leaf, NotApplicable, Refused, data_kind, leaves
+from gbfix.analysis.draws import is_drawn
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
@@ -55,7 +56,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
     names = {
         leaf.id
         for leaf in leaves(site.test)
-        if isinstance(leaf, ast.Name) and data_kind(leaf, context.analysis) == "scalar"
+        if isinstance(leaf, ast.Name)
+        and data_kind(leaf, context.analysis) == "scalar"
+        and not is_drawn(leaf, context.analysis)
     }
     if not names:
         raise NotApplicable(

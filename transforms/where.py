@@ -43,7 +43,7 @@ from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.codegen.predicates import Renderer, single
-from gbfix.diagnoses import TENSOR_BRANCH
+from gbfix.diagnoses import LOOP_EXIT, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
@@ -260,7 +260,7 @@ def _safety(
 
 TRANSFORM = Transform(
     name="where",
-    codes=(TENSOR_BRANCH.code,),
+    codes=(TENSOR_BRANCH.code, LOOP_EXIT.code),
     summary="select between two cheap values with torch.where",
     doc=__doc__ or "",
     propose=propose,

@@ -149,10 +149,15 @@ def _split(
     for position, operand in enumerate(test.values):
         inner, predicate = _split(operand, analysis, facts)
         if predicate is None:
-            if parts and not _total(operand):
+            if parts and not is_total(operand):
                 raise Refused(
                     "partial-condition",
                     f"`{ast.unparse(operand)}` is protected by the tensor test before it",
+                )
+            if parts:
+                raise Refused(
+                    "mixed-condition",
+                    f"`{ast.unparse(operand)}` is decided while tracing, but asked after the tensor",
                 )
             guards.append(Guard(operand, conjunction))
             continue
@@ -162,7 +167,7 @@ def _split(
                     "mixed-condition",
                     "static and tensor operands alternate, so no single predicate decides",
                 )
-            _check_unconditional(operand, analysis, facts)
+            check_unconditional(operand, analysis, facts)
         elif inner and position + 1 < len(test.values):
             rest = test.values[position + 1 :]
             if any(data_kind(leaf, analysis) for r in rest for leaf in leaves(r)):
@@ -187,7 +192,7 @@ def _leaf(test: ast.expr, analysis: Analysis) -> tuple[list[Guard], Predicate | 
     return ([Guard(shapes, True)] if shapes is not None else []), leaf
 
 
-def _check_unconditional(operand: ast.expr, analysis: Analysis, facts: Facts) -> None:
+def check_unconditional(operand: ast.expr, analysis: Analysis, facts: Facts) -> None:
     """An operand that short-circuiting may skip must be harmless to evaluate always."""
     found = effects([operand], analysis, facts)
     if not found.pure or found.random:
@@ -202,18 +207,18 @@ def _check_unconditional(operand: ast.expr, analysis: Analysis, facts: Facts) ->
         )
 
 
-def _total(node: ast.expr) -> bool:
+def is_total(node: ast.expr) -> bool:
     """Whether a static operand can be evaluated anywhere without raising."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return True
     if isinstance(node, ast.Attribute):
-        return _total(node.value)
+        return is_total(node.value)
     if isinstance(node, ast.Compare):
-        return all(_total(n) for n in (node.left, *node.comparators))
+        return all(is_total(n) for n in (node.left, *node.comparators))
     if isinstance(node, ast.UnaryOp):
-        return _total(node.operand)
+        return is_total(node.operand)
     if isinstance(node, ast.BoolOp):
-        return all(_total(v) for v in node.values)
+        return all(is_total(v) for v in node.values)
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
         return name in {
@@ -224,5 +229,5 @@ def _total(node: ast.expr) -> bool:
             "numel",
             "size",
             "is_compiling",
-        } and all(_total(a) for a in node.args)
+        } and all(is_total(a) for a in node.args)
     return False

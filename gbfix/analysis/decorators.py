@@ -1,4 +1,4 @@
-"""What decorators say of a function: their qualified names, and whether one of them compiles it."""
+"""What decorators say of a function: their qualified names, and whether one compiles or disables it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from collections.abc import Callable
 from gbfix.analysis.project import FunctionInfo, Module
 
 COMPILE = frozenset({"torch.compile", "torch._dynamo.optimize", "torch.compiler.compile"})
+
+MARKS = frozenset({"torch.compiler.disable", "torch._dynamo.disable"})
+DISABLE = MARKS | frozenset(
+    {"torch.compiler.allow_in_graph"}
+    | {"torch._dynamo.allow_in_graph", "torch._dynamo.nonstrict_trace", "torch.library.custom_op"}
+    | {"torch.compiler.assume_constant_result", "torch._dynamo.assume_constant_result"}
+    | {"torch.jit.ignore", "torch.jit.unused"}
+    # TorchScript compiles these by itself and knows neither `cond` nor nested functions.
+    | {"torch.jit.script", "torch.jit.script_method", "torch.jit.script_if_tracing"}
+)
 
 
 def compiled_directly(info: FunctionInfo) -> bool:
@@ -42,4 +52,14 @@ def leaves_to_operator(node: ast.If, module: Module, compiling: Callable[[ast.ex
             if len(bound) == 1 and isinstance(bound[0], ast.FunctionDef):
                 names = {decorator_name(d, module) for d in bound[0].decorator_list}
                 return bool(names & {"torch.library.custom_op", "torch.library.triton_op"})
+    return False
+
+
+def disabled(info: FunctionInfo) -> bool:
+    """Whether a function, or one around it, carries a mark that keeps Dynamo from tracing it."""
+    outer: FunctionInfo | None = info
+    while outer is not None:
+        if any(decorator_name(d, outer.module) in DISABLE for d in outer.node.decorator_list):
+            return True
+        outer = outer.outer
     return False

@@ -40,6 +40,8 @@ _IN_PLACE_LAYERS = frozenset(
 _MEMORY_METHODS = frozenset(
     "data_ptr is_inference is_pinned is_shared storage_offset element_size".split()
 )
+# Dynamo draws them outside of the graph; what they decide is decided by data.
+DRAWN_NUMBERS = frozenset({"random.uniform", "random.randint", "random.randrange", "random.random"})
 _UNPROVEN = Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN
 _DATA = Kind.TENSOR | Kind.SCALAR | Kind.MAYBE
 
@@ -171,6 +173,8 @@ class Evaluator(Expressions):
             return self._instance_call(name, arguments, unknown)
         if name.startswith("builtins."):
             return builtin_result(name.removeprefix("builtins."), arguments)
+        if name in DRAWN_NUMBERS:
+            return SCALAR
         if name.startswith("math.") or name == "copy.deepcopy":
             if any(v.kinds & (Kind.TENSOR | Kind.SCALAR) for v in arguments):
                 return SCALAR

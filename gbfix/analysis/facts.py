@@ -18,6 +18,7 @@ from gbfix.analysis.annotations import annotated
 from gbfix.analysis.callers import Callers
 from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_patched, process_wide
+from gbfix.analysis.layers import fed_to_layers
 from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
@@ -65,6 +66,7 @@ class Facts:
         self._returns: dict[ast.AST, Value] = {}
         self._analyses: dict[ast.AST, Analysis] = {}
         self._active: set[ast.AST] = set()
+        self._feeding: set[ast.AST] = set()
         self._attributes: dict[tuple[ast.ClassDef, str], Value] = {}
         self._writes: dict[ast.ClassDef, dict[str, list[AttributeWrite]]] = {}
         self._globals: dict[tuple[str, str], Value] = {}
@@ -123,6 +125,7 @@ class Facts:
             if d is not None
         }
         used = tensor_parameters(info.node, info.module) | self.presumed(info)
+        used |= self._fed_to_layers(info)
         for position, argument in enumerate([*positional, *arguments.kwonlyargs]):
             if position == 0 and info.owner is not None and not _is_static(info.node):
                 yield argument.arg, self.instance(info.owner)
@@ -157,6 +160,16 @@ class Facts:
             yield arguments.vararg.arg, container(MAYBE)
         if arguments.kwarg:
             yield arguments.kwarg.arg, container(UNKNOWN)
+
+    def _fed_to_layers(self, info: FunctionInfo) -> frozenset[str]:
+        """Parameters that are passed to layers; none while that is being found out."""
+        if info.node in self._feeding:
+            return frozenset()
+        self._feeding.add(info.node)
+        try:
+            return fed_to_layers(info, self)
+        finally:
+            self._feeding.discard(info.node)
 
     def presumed(self, info: FunctionInfo) -> frozenset[str]:
         """Parameters that are taken to be tensors because the function is there to be compiled."""

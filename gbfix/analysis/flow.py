@@ -340,6 +340,8 @@ class _Flow(Evaluator):
                 self.bind(node.target, item_of(self.evaluate(node.iter)))
             self.breaks.append([])
             end = self.block(node.body, self.environment)
+            if end is not None:
+                self.analysis.rounds[node] = dict(end)
             left = self.breaks.pop()
             self.statement, self.mode = node, mode
             state = merge([entry, end, *left]) or entry

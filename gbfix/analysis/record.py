@@ -52,6 +52,7 @@ class Analysis:
     conditions: dict[ast.AST, Condition] = field(default_factory=dict)
     before: dict[ast.stmt, Environment] = field(default_factory=dict)
     ends: dict[tuple[ast.If, bool], Environment] = field(default_factory=dict)
+    rounds: dict[ast.stmt, Environment] = field(default_factory=dict)
     eager: set[ast.AST] = field(default_factory=set)
     statements: list[tuple[ast.Expr, bool]] = field(default_factory=list)
     evaluator: Evaluator | None = None

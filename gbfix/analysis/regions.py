@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from gbfix.analysis.decorators import COMPILE, compiled_directly, decorator_name
+from gbfix.analysis.decorators import COMPILE, compiled_directly, decorator_name, disabled
 from gbfix.analysis.dynamo_settings import CompilePlace
 from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
@@ -22,25 +22,6 @@ from gbfix.analysis.modules import lines_with
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
 from gbfix.analysis.trees import nodes_on, walk
 from gbfix.analysis.values import Kind, Value
-
-DISABLE = frozenset(
-    {"torch.compiler.disable", "torch._dynamo.disable", "torch.compiler.allow_in_graph"}
-    | {"torch._dynamo.allow_in_graph", "torch._dynamo.nonstrict_trace", "torch.library.custom_op"}
-    | {"torch.compiler.assume_constant_result", "torch._dynamo.assume_constant_result"}
-    | {"torch.jit.ignore", "torch.jit.unused"}
-    # TorchScript compiles these by itself and knows neither `cond` nor nested functions.
-    | {"torch.jit.script", "torch.jit.script_method", "torch.jit.script_if_tracing"}
-)
-
-
-def disabled(info: FunctionInfo) -> bool:
-    """Whether a function, or one around it, carries a mark that keeps Dynamo from tracing it."""
-    outer: FunctionInfo | None = info
-    while outer is not None:
-        if any(decorator_name(d, outer.module) in DISABLE for d in outer.node.decorator_list):
-            return True
-        outer = outer.outer
-    return False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from gbfix.analysis.checkers import checker_call
 from gbfix.analysis.conditions import data_kind, leaves
+from gbfix.analysis.decorators import disabled
 from gbfix.analysis.dynamic import CAPTURE_SHAPES, shape_from_data, treated_beside
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
@@ -20,7 +21,6 @@ from gbfix.analysis.log_settings import log_settings
 from gbfix.analysis.logs import log_family
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.reads import CAPTURE, Read, ReadKind, is_captured, reads
-from gbfix.analysis.regions import disabled
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import find_untraced
 from gbfix.diagnoses import (
@@ -83,8 +83,11 @@ class BreakSite:
 
 def find_sites(analysis: Analysis, facts: Facts) -> list[BreakSite]:
     """The break sites of one analyzed function, in source order."""
-    if disabled(analysis.info):
-        return []
+    return [] if disabled(analysis.info) else break_sites(analysis, facts)
+
+
+def break_sites(analysis: Analysis, facts: Facts) -> list[BreakSite]:
+    """The same, also of a function that is kept from being traced."""
     found = [
         *_conditions(analysis, facts),
         *_log_calls(analysis, facts),
@@ -120,12 +123,24 @@ def _conditions(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
     for condition in analysis.conditions.values():
         if condition.eager or condition.statement in analysis.eager:
             continue
-        kinds = {k for leaf in leaves(condition.test) if (k := data_kind(leaf, analysis))}
+        operands = leaves(condition.test)
+        if isinstance(condition.owner, ast.BoolOp):
+            operands = _asked(condition.owner)
+        kinds = {k for leaf in operands if (k := data_kind(leaf, analysis))}
         if not kinds or _treated(condition.test, analysis):
             continue
         made = _condition_site(condition, analysis, facts, certain=kinds != {"possible"})
         if made is not None:
             yield made
+
+
+def _asked(node: ast.BoolOp) -> list[ast.expr]:
+    """The operands whose truth an `and` or `or` asks for: it hands on the last one as it is."""
+    asked = [leaf for value in node.values[:-1] for leaf in leaves(value)]
+    last = node.values[-1]
+    if isinstance(last, ast.BoolOp):
+        return asked + _asked(last)
+    return asked + leaves(last) if isinstance(last, ast.UnaryOp) else asked
 
 
 def _treated(test: ast.expr, analysis: Analysis) -> bool:

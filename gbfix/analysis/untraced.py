@@ -11,17 +11,21 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gbfix.analysis.decorators import MARKS, decorator_name
+from gbfix.analysis.draws import draw, is_computed_with
 from gbfix.analysis.dynamo_settings import TRACE_AUTOGRAD
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.logs import is_log_call
+from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.record import Analysis
-from gbfix.analysis.trees import children
+from gbfix.analysis.trees import children, walk
 from gbfix.analysis.values import Kind
 from gbfix.diagnosis import Diagnosis
 from gbfix.python_diagnoses import (
     AUTOGRAD_CALL,
     CLASS_DEFINITION,
     DEBUGGER,
+    DISABLED_FUNCTION,
     FILE_ACCESS,
     HOUSEKEEPING,
     LIBRARY_CHECK,
@@ -120,6 +124,7 @@ def find_untraced(analysis: Analysis, facts: Facts) -> Iterator[Untraced]:
     """
     if analysis.info.node.name == "__init__" or not _may_hold(analysis, facts):
         return
+    asked = _asked(analysis)
     for statement in scope_statements(analysis.info.node):
         if statement in analysis.eager:
             continue
@@ -136,10 +141,17 @@ def find_untraced(analysis: Analysis, facts: Facts) -> Iterator[Untraced]:
             diagnosis = untraced(call, analysis, facts)
             if diagnosis is RECURRENT_LAYER and _beside_compiled(statement, analysis, facts):
                 continue
+            if call in asked and draw(call, analysis) is not None:
+                continue  # what breaks is the branch that the number decides
             if diagnosis is AUTOGRAD_CALL and _autograd_traced(call, analysis, facts):
                 continue
             if diagnosis is not None:
                 text = ast.unparse(call.func)
+                if diagnosis is DISABLED_FUNCTION:
+                    yield Untraced(
+                        diagnosis, call, statement, f"`{text}` is left to Python by its mark"
+                    )
+                    continue
                 yield Untraced(diagnosis, call, statement, f"`{text}` cannot be part of a graph")
 
 
@@ -151,6 +163,16 @@ def _may_hold(analysis: Analysis, facts: Facts) -> bool:
         node.__class__ is ast.Call and untraced(node, analysis, facts) is not None
         for node in analysis.values
     )
+
+
+def _asked(analysis: Analysis) -> set[ast.AST]:
+    """Every node of a test that decides control flow."""
+    return {
+        inner
+        for condition in analysis.conditions.values()
+        if not isinstance(condition.owner, (ast.BoolOp, ast.UnaryOp))
+        for inner in walk(condition.test)
+    }
 
 
 def _autograd_traced(call: ast.Call, analysis: Analysis, facts: Facts) -> bool:
@@ -200,17 +222,41 @@ def untraced(node: ast.Call, analysis: Analysis, facts: Facts) -> Diagnosis | No
     found = UNTRACED.get(name) if name is not None else None
     if found is not None:
         return found
+    if draw(node, analysis) is not None:
+        return RANDOM_CALL if is_computed_with(node, analysis) else None
+    if name == "random.Random":  # Dynamo makes one of a constant, and fails for other seeds
+        constant = all(isinstance(a, ast.Constant) for a in node.args) and not node.keywords
+        return None if constant else RANDOM_CALL
     if name == "copy.deepcopy" and node.args:
         value = analysis.values.get(node.args[0])
         return OBJECT_COPY if value is not None and value.tensor else None
     if name in LOSS_CHECKS:
         return LIBRARY_CHECK if _checks_finite(node) else None
+    if disabled_function(node, analysis, facts) is not None:
+        return DISABLED_FUNCTION
     function = analysis.values.get(node.func)
     if function is not None and function.kinds == Kind.MODULE:
         return RECURRENT_LAYER if function.reference in RECURRENT else None
     if isinstance(node.func, ast.Attribute):
         return _method(node.func, analysis)
     return None
+
+
+def disabled_function(node: ast.AST, analysis: Analysis, facts: Facts) -> FunctionInfo | None:
+    """The function of the project that a call runs, if it is marked to be left to Python."""
+    value = analysis.values.get(node.func) if isinstance(node, ast.Call) else None
+    if value is None or value.reference is None:
+        return None
+    if value.kinds & (Kind.MODULE | Kind.OBJECT):
+        cls = facts.project.class_info(value.reference)
+        methods = [facts.project.method(cls, n) for n in ("forward", "__call__")] if cls else []
+        info = next((m for m in methods if m is not None), None)
+    else:
+        info = facts.project.function_info(value.reference)
+    if info is None:
+        return None
+    marks = {decorator_name(d, info.module) for d in info.node.decorator_list}
+    return info if marks & MARKS else None
 
 
 def _checks_finite(node: ast.Call) -> bool:

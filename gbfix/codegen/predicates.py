@@ -17,6 +17,7 @@ from gbfix.analysis.conditions import (
     Predicate,
     Refused,
 )
+from gbfix.analysis.draws import PLAIN, as_uniform, draw, is_drawn
 from gbfix.analysis.equality import compared, same_shapes
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
@@ -143,6 +144,8 @@ class Renderer:
     # Python scalars put back into tensor form
 
     def _scalar(self, node: ast.expr) -> Rendered:
+        if is_drawn(node, self.analysis):
+            return self._drawn(node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             symbol = _SYMBOLS.get(type(node.ops[0]))
             if symbol is not None:
@@ -176,6 +179,32 @@ class Renderer:
         raise Refused(
             "python-scalar", f"`{ast.unparse(node)}` is a Python value read from a tensor earlier"
         )
+
+    def _drawn(self, node: ast.expr) -> Rendered:
+        """A condition on numbers that were drawn, which the graph gets as they are."""
+        boolean = isinstance(node, ast.Compare)
+        if not boolean and not isinstance(node, ast.Name):
+            raise Refused("python-scalar", f"`{ast.unparse(node)}` is a number, not a comparison")
+        text = flat(self.view, node)
+        computes = any(isinstance(n, (ast.BinOp, ast.UnaryOp)) for n in walk(node))
+        for inner in walk(node):
+            drawn = draw(inner, self.analysis)
+            if drawn is None or not isinstance(inner, ast.Call):
+                continue
+            old = flat(self.view, inner)
+            new = as_uniform(flat(self.view, inner.func)) if drawn == PLAIN else old
+            if new is None:
+                raise Refused("module-unnamed", "the module `random` has no name here")
+            if computes:  # Dynamo takes no arithmetic on drawn numbers
+                new = f"{self.torch}.as_tensor({new}, dtype={self.torch}.float64)"
+            text = text.replace(old, new)
+        if not computes:
+            return Rendered(f"{self.torch}.as_tensor({text})", True, boolean, True)
+        for inner in walk(node):
+            value = self.analysis.values.get(inner)
+            if isinstance(inner, ast.Name) and value is not None and value.kinds & Kind.SCALAR:
+                raise Refused("python-scalar", f"`{inner.id}` is a number that was drawn earlier")
+        return Rendered(text, False, boolean, True)
 
     def _comparison(self, node: ast.expr) -> str | None:
         """`torch.equal` (of equal shapes) and `torch.allclose` without reading the answer."""

@@ -11,14 +11,16 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gbfix.analysis.conditions import Refused, Split, split
+from gbfix.analysis.conditions import NotApplicable, Refused, Split, split
 from gbfix.analysis.effects import Effects, effects
+from gbfix.analysis.evaluate import Environment
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import UNKNOWN, Kind, Value
+from gbfix.diagnoses import LOOP_EXIT
 from gbfix.lowering.preparation import split_preparation
 from gbfix.lowering.stores import Store, stores_in
 from gbfix.lowering.views import compiled_view, contains, is_elif, returns, walk_scope
@@ -78,7 +80,8 @@ class Branch:
         outputs: what the arms decide, in source order; empty where they return.
         rest: statements after the `if` that are the other arm of an early return.
         is_elif: the `if` is an `elif` of another.
-        leaves: the function is left after the branch, without a value.
+        leaves: the statement that has to follow a compiled path, where the branch takes up all that
+            comes after it: a `return` without a value, or a `continue`.
     """
 
     node: ast.If
@@ -88,7 +91,7 @@ class Branch:
     outputs: tuple[Output, ...]
     rest: tuple[ast.stmt, ...]
     is_elif: bool
-    leaves: bool = False
+    leaves: str = ""
 
     @property
     def place(self) -> tuple[ast.stmt, ast.stmt]:
@@ -109,17 +112,25 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     """
     node, analysis = site.node, site.analysis
     assert isinstance(node, ast.If)
+    if site.diagnosis is LOOP_EXIT and not (_skips(node.body) or _skips(node.orelse)):
+        raise NotApplicable("loop-control", "an arm leaves the loop around it")
     module = analysis.info.module
     chained = is_elif(node, module)
     parts = split(node.test, analysis, facts)
     body, orelse = list(node.body), list(node.orelse)
     rest: list[ast.stmt] = []
-    leaves = False
+    leaves = ""
     returning = [returns(body), returns(orelse)]
+    skipping = [_skips(body), _skips(orelse)]
+    if not any(returning) and skipping.count(True) == 1:
+        rest = _rest_of_round(node, analysis)
+        leaves = "continue"
+        body = body[:-1] if skipping[0] else [*body, *rest]
+        orelse = orelse[:-1] if skipping[1] else [*orelse, *rest]
     if any(returning) and not all(returning):
         rest = _rest(node, analysis)
-        leaves = _bare_return(body if returning[0] else orelse) and not _returns_value(rest)
-        if leaves:
+        if _bare_return(body if returning[0] else orelse) and not _returns_value(rest):
+            leaves = "return"
             body, orelse = (
                 ([*body[:-1]], [*orelse, *rest])
                 if returning[0]
@@ -136,7 +147,8 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
             )
     elif not any(returning) and contains([*body, *orelse], ast.Return):
         raise Refused("return-in-arm", "an arm returns on some of its paths only")
-    live = liveness.after.get(node, frozenset()) | liveness.captured
+    end = rest[-1] if leaves == "continue" else node
+    live = liveness.after.get(end, frozenset()) | liveness.captured
     arms = (
         _arm(body, analysis, facts, True, live),
         _arm(orelse, analysis, facts, False, live),
@@ -148,10 +160,25 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
         for arm in arms:
             for name in (*arm.effects.attributes, *(s.name for s in arm.stores.values())):
                 raise Refused("sets-and-returns", f"an arm sets `{name}` and returns as well")
-    outputs = () if both else _outputs(node, arms, analysis, liveness)
+    outputs = () if both else _outputs(live, arms, analysis)
     if not both and not outputs:
         _explain_no_outputs(arms)
     return Branch(node, parts, arms, both, outputs, tuple(rest), chained, leaves)
+
+
+def _skips(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block ends by going on to the next round of a loop."""
+    return bool(body) and isinstance(body[-1], ast.Continue)
+
+
+def _rest_of_round(node: ast.If, analysis: Analysis) -> list[ast.stmt]:
+    """The statements of a loop's body that follow an `if` in it."""
+    loop = analysis.info.module.parents[node]
+    body = loop.body if isinstance(loop, (ast.For, ast.While)) else []
+    at = next((i for i, s in enumerate(body) if s is node), len(body))
+    if at + 1 >= len(body):
+        raise Refused("loop-control", "an arm leaves or continues the loop around it")
+    return list(body[at + 1 :])
 
 
 def _bare_return(body: Sequence[ast.stmt]) -> bool:
@@ -235,10 +262,7 @@ def _check_control(arm: Arm) -> None:
         )
 
 
-def _outputs(
-    node: ast.If, arms: tuple[Arm, Arm], analysis: Analysis, liveness: Liveness
-) -> tuple[Output, ...]:
-    live = liveness.after.get(node, frozenset()) | liveness.captured
+def _outputs(live: frozenset[str], arms: tuple[Arm, Arm], analysis: Analysis) -> tuple[Output, ...]:
     declared = {
         name
         for n in walk(analysis.info.node)
@@ -271,11 +295,22 @@ def _outputs(
 def value_after(name: str, branch: Branch, truth: bool, analysis: Analysis) -> Value:
     """What an output holds at the end of an arm."""
     end = analysis.ends.get((branch.node, truth))
+    if branch.leaves == "continue":
+        end = _end_of_round(branch, truth, analysis)
     if end is None:
         return UNKNOWN
     if name in end:
         return end[name]
     return UNKNOWN
+
+
+def _end_of_round(branch: Branch, truth: bool, analysis: Analysis) -> Environment | None:
+    """What names hold where an arm goes on to the next round of the loop."""
+    body = branch.node.body if truth else branch.node.orelse
+    if _skips(body):
+        return analysis.before.get(body[-1])
+    loop = analysis.info.module.parents[branch.node]
+    return analysis.rounds.get(loop) if isinstance(loop, ast.stmt) else None
 
 
 def check_tensor(value: Value, what: str) -> None:

@@ -150,7 +150,7 @@ class Writer:
         else:
             lines.append(f"{', '.join(names)} = {', '.join(calls)}")
         if self.branch.leaves:
-            stores.append("return")
+            stores.append(self.branch.leaves)
         return "\n".join([*(line for line in lines if line), *stores])
 
     def _crossed(self, pairs: Sequence[tuple[Result, Result]]) -> bool:
@@ -241,11 +241,12 @@ class Writer:
         """What stands before the arguments of the call, what follows the call, and after them."""
         if self.branch.returns:
             return f"return {self.torch}.cond", [], ""
+        leaves = [self.branch.leaves] if self.branch.leaves else []
         (first, *others) = self.branch.outputs
         if not others and first.name in self.detached and not first.place and first.call is None:
-            return f"{first.name} = {self.torch}.cond", [], ".detach()"
+            return f"{first.name} = {self.torch}.cond", leaves, ".detach()"
         names, stores = self.targets(self.detached)
-        return f"{', '.join(names)} = {self.torch}.cond", stores, ""
+        return f"{', '.join(names)} = {self.torch}.cond", [*stores, *leaves], ""
 
     def _operands(self) -> tuple[list[str], list[str]]:
         return [self.renamed.get(o, o) for o in self.operands], list(self.operands)

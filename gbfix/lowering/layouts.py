@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
-from gbfix.analysis.values import Value
+from gbfix.analysis.values import Kind, Value
 from gbfix.lowering.results import Result
 
 _CASTS = frozenset("to half float double bfloat16 int long bool short byte type type_as".split())
@@ -35,15 +35,17 @@ def check_layouts(
         Refused: naming the difference.
     """
     for (a, b), (x, y) in zip(results, values, strict=True):
-        if x.dtype != y.dtype and _outer(a.node, _CASTS) != _outer(b.node, _CASTS):
+        if x.dtype != y.dtype and _outer(a.node, analysis, _CASTS) != _outer(
+            b.node, analysis, _CASTS
+        ):
             raise Refused("different-dtypes", "one arm casts its result and the other does not")
         if x.shape == y.shape:
             continue
         if _turned(a.node) != _turned(b.node):
             raise Refused("different-strides", "one arm transposes and the other does not")
-        if _outer(a.node, _RESHAPES) != _outer(b.node, _RESHAPES):
+        if _outer(a.node, analysis, _RESHAPES) != _outer(b.node, analysis, _RESHAPES):
             raise Refused("different-shapes", "one arm gives its result another shape")
-        if _outer(a.node, _REDUCTIONS) != _outer(b.node, _REDUCTIONS) and not (
+        if _outer(a.node, analysis, _REDUCTIONS) != _outer(b.node, analysis, _REDUCTIONS) and not (
             x.zero_dim and y.zero_dim
         ):
             raise Refused("different-shapes", "one arm reduces a dimension and the other does not")
@@ -66,9 +68,12 @@ def check_types(values: Sequence[tuple[Value, Value]]) -> None:
         )
 
 
-def _outer(node: ast.expr | None, names: frozenset[str]) -> str:
+def _outer(node: ast.expr | None, analysis: Analysis, names: frozenset[str]) -> str:
     """The outermost call of an expression, if it is one of the named, with its arguments."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        function = analysis.values.get(node.func)
+        if function is not None and function.kinds & Kind.MODULE:
+            return ""  # `self.norm(x)` is a layer
         if node.func.attr in names and (node.args or node.keywords or names is _CASTS):
             parts = [ast.unparse(a) for a in node.args] if names is _CASTS else []
             return " ".join([node.func.attr, *parts])

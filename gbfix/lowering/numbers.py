@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.draws import draw
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.reads import read_tensor
 from gbfix.analysis.values import Kind, Value
@@ -85,10 +86,13 @@ class _Follower:
     def start(self, read: ast.expr) -> None:
         """Take up a read."""
         tensor = read_tensor(read, self.analysis)
+        if draw(read, self.analysis) is not None:
+            tensor = read  # a number that was drawn is put into a tensor
         if tensor is None or read in self.course.reads:
             return
         if (
-            isinstance(read, ast.Call)
+            tensor is not read
+            and isinstance(read, ast.Call)
             and isinstance(read.func, ast.Name)
             and read.func.id != "float"
         ):
@@ -97,6 +101,11 @@ class _Follower:
             )
         self.course.reads[read] = tensor
         self._use(read)
+
+    def _starts(self, node: ast.expr) -> bool:
+        """Whether a number comes into being here."""
+        is_read = read_tensor(node, self.analysis) is not None
+        return is_read or draw(node, self.analysis) is not None
 
     def _value(self, node: ast.AST) -> Value | None:
         return self.analysis.values.get(node)
@@ -161,7 +170,7 @@ class _Follower:
             raise self._escapes(node)
         if value.kinds & Kind.SCALAR:
             for inner in _numbers(other):
-                if read_tensor(inner, self.analysis) is not None:
+                if self._starts(inner):
                     self.start(inner)
                 elif isinstance(inner, ast.Name):
                     self._from_name(inner)
@@ -176,7 +185,7 @@ class _Follower:
         if statement is None:
             raise Refused("scalar-escapes", f"`{use.id}` is not bound once, by itself")
         for inner in _numbers(statement.value):
-            if read_tensor(inner, self.analysis) is not None:
+            if self._starts(inner):
                 self.start(inner)
             elif isinstance(inner, ast.Name):
                 self._from_name(inner)

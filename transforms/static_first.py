@@ -1,0 +1,100 @@
+"""Asks what is known while tracing before it asks a tensor.
+
+In `t.any() or flag` the tensor is asked first, so that the graph breaks even where the flag alone
+decides. `flag or t.any()` has the same truth and breaks only where it must; what is left is a branch
+that `where`, `cond` and the like can treat.
+
+Before:
+
+    def forward(self, x: torch.Tensor):
+        h = self.inner(x)
+        if h.abs().max() > self.limit or self.force:
+            h = self.shrink(h)
+        return self.outer(h)
+
+After:
+
+    def forward(self, x: torch.Tensor):
+        h = self.inner(x)
+        if torch.compiler.is_compiling() and not self.force:
+            h = torch.cond(h.abs().max() > self.limit, lambda: self.shrink(h), lambda: h.clone())
+        elif self.force or h.abs().max() > self.limit:
+            h = self.shrink(h)
+        return self.outer(h)
+
+Only operands that cannot fail change places with tensors whose evaluation has no effects.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.conditions import (
+    NotApplicable,
+    Refused,
+    check_unconditional,
+    data_kind,
+    is_total,
+    leaves,
+)
+from gbfix.analysis.sites import BreakSite
+from gbfix.diagnoses import LOOP_EXIT, TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_LOOP, TENSOR_RAISE
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.source.text import Edit
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Offer to put the static operands of a test first.
+
+    Raises:
+        Refused: where asking in another order could be noticed.
+    """
+    test = site.test
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test = test.operand
+    if not isinstance(test, ast.BoolOp) or site.node is test:
+        raise NotApplicable("no-order", "the test is not an `and` or `or` that only decides")
+    analysis, view = context.analysis, context.view
+    data = [v for v in test.values if any(data_kind(leaf, analysis) for leaf in leaves(v))]
+    late = [v for v in test.values[test.values.index(data[0]) :] if v not in data] if data else []
+    if not late:
+        raise NotApplicable("no-order", "nothing static is asked after a tensor")
+    for operand in late:
+        if not is_total(operand):
+            raise Refused(
+                "partial-condition",
+                f"`{ast.unparse(operand)}` is protected by the tensor test before it",
+            )
+    for operand in data:
+        check_unconditional(operand, analysis, context.facts)
+    start, end = view.start(test.values[0]), view.end(test.values[-1])
+    if view.has_comment(start, end):
+        raise Refused("unusual-place", "comments stand between the operands")
+    word = " and " if isinstance(test.op, ast.And) else " or "
+    ordered = [v for v in test.values if v not in data] + data
+    text = word.join(_operand(v, test, context) for v in ordered)
+    reason = "the operands are the same, and the tensor is asked last"
+    return Fix("static_first", Safety.SAFE, reason, (Edit(start, end, text),))
+
+
+def _operand(node: ast.expr, test: ast.BoolOp, context: Context) -> str:
+    text = context.view.text(node)
+    loose = isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr, ast.BoolOp))
+    return f"({text})" if loose or "\n" in text else text
+
+
+TRANSFORM = Transform(
+    name="static_first",
+    codes=(
+        TENSOR_BRANCH.code,
+        LOOP_EXIT.code,
+        TENSOR_RAISE.code,
+        TENSOR_ASSERT.code,
+        TENSOR_LOOP.code,
+    ),
+    summary="ask what is known while tracing before a tensor",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=6,
+)
