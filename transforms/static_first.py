@@ -38,7 +38,7 @@ from gbfix.analysis.conditions import (
     leaves,
 )
 from gbfix.analysis.sites import BreakSite
-from gbfix.diagnoses import LOOP_EXIT, TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_LOOP, TENSOR_RAISE
+from gbfix.diagnoses import LOOP_EXIT, TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.source.text import Edit
@@ -86,13 +86,7 @@ def _operand(node: ast.expr, test: ast.BoolOp, context: Context) -> str:
 
 TRANSFORM = Transform(
     name="static_first",
-    codes=(
-        TENSOR_BRANCH.code,
-        LOOP_EXIT.code,
-        TENSOR_RAISE.code,
-        TENSOR_ASSERT.code,
-        TENSOR_LOOP.code,
-    ),
+    codes=(TENSOR_BRANCH.code, LOOP_EXIT.code, TENSOR_RAISE.code, TENSOR_ASSERT.code),
     summary="ask what is known while tracing before a tensor",
     doc=__doc__ or "",
     propose=propose,
