@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterable
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.dynamic import selected_by, treated_beside
 from gbfix.analysis.effect_set import (
     CONTAINER_CHANGES,
     PARTIAL,
@@ -130,6 +131,11 @@ class _Collector(ast.NodeVisitor):
                 parts = index.elements or (index,)
                 if any(p.may_be_tensor for p in parts):
                     booleans = any(p.boolean for p in parts if p.may_be_tensor)
+                    booleans = booleans or selected_by(node, self.analysis) is not None
+                    place = self.analysis.places.get(node)
+                    # What is left to a path beside this one is no mask here.
+                    if place is not None and treated_beside(node, place.mode):
+                        booleans = False
                     (self.effects.dynamic if booleans else self.effects.partial).append(node)
         self.generic_visit(node)
 

@@ -10,7 +10,7 @@ import ast
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.trees import walk
-from gbfix.analysis.values import Value
+from gbfix.analysis.values import Value, join
 from gbfix.codegen.expressions import copied, flat
 from gbfix.fixes import Context
 from gbfix.lowering.aliases import (
@@ -33,15 +33,16 @@ def function_body(
     roots: list[str] = []
     if branch.returns:
         end = arm.statements[-1]
-        nested = [n for s in arm.statements for n in walk_scope(s) if isinstance(n, ast.Return)]
-        if not isinstance(end, ast.Return) or end.value is None or len(nested) != 1:
-            raise Refused("several-returns", "an arm returns in more than one place")
+        if not isinstance(end, ast.Return) or end.value is None:
+            raise Refused("several-returns", "an arm does not return at its end")
         elements = end.value.elts if isinstance(end.value, ast.Tuple) else [end.value]
         texts, values = [], []
         for element in elements:
             check_tensor(analysis.values[element], "what the function returns")
             values.append(analysis.values[element])
             texts.append(maybe_cloned(element, own, roots, context))
+        for earlier in _earlier_returns(arm):
+            values = _joined(earlier, values, own, context)
         return list(arm.statements[:-1]), texts, values, roots
     texts, values = [], []
     for output in branch.outputs:
@@ -86,6 +87,29 @@ def function_body(
     ):
         return statements[:-1], [flat(context.view, last.value)], values, roots
     return statements, texts, values, roots
+
+
+def _earlier_returns(arm: Arm) -> list[ast.Return]:
+    """The returns of an arm before its end, under tests that are decided while tracing."""
+    inner = [n for s in arm.statements[:-1] for n in walk_scope(s)]
+    return [n for n in inner if isinstance(n, ast.Return)]
+
+
+def _joined(
+    earlier: ast.Return, values: list[Value], own: frozenset[str], context: Context
+) -> list[Value]:
+    """What an arm returns if it may also return here, where the text stays as it is."""
+    value = earlier.value
+    elements = value.elts if isinstance(value, ast.Tuple) else [value] if value is not None else []
+    if len(elements) != len(values):
+        raise Refused("several-returns", "an arm returns different numbers of values")
+    joined = []
+    for element, other in zip(elements, values, strict=True):
+        check_tensor(context.analysis.values[element], "what the function returns")
+        if shared_root(element, context.analysis, own) is not None:
+            raise Refused("several-returns", "an arm also returns a tensor that it was given")
+        joined.append(join(context.analysis.values[element], other))
+    return joined
 
 
 def maybe_cloned(node: ast.expr, own: frozenset[str], roots: list[str], context: Context) -> str:

@@ -153,7 +153,8 @@ def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | Non
         raise Refused("reduction-form", "a loss with options has no dense form here")
     wide = block.masks.over(first.rows, first)
     second = block.lower(node.args[1], fill=0)
-    each = f'{function}({first.text}, {second.text}, reduction="none")'
+    each = block.context.names.take("losses")
+    block.lines.append(f'{each} = {function}({first.text}, {second.text}, reduction="none")')
     return Lowered(
         f"{each}.masked_fill({wide.rest}, 0).sum() / {counted(first, wide)}", changed=True
     )
