@@ -16,7 +16,8 @@ After:
         peak = x.abs().max().detach()
         return x * peak
 
-A number that Python's `random` draws and computes with is put into a tensor in the same way.
+A number that Python's `random` draws and computes with is put into a tensor in the same way, and so is
+one of two numbers that a test chooses: `1.0 if x.max() < 5 else 0.5` becomes `torch.where`.
 
 Eager code gets the same bits, if sums, differences and products with tensors of the same dtype are
 all that follows. Otherwise it still reads the number: `t.detach() if torch.compiler.is_compiling()
@@ -41,11 +42,13 @@ from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import flat, operand
 from gbfix.codegen.guards import compiling
-from gbfix.diagnoses import SCALAR_READ
+from gbfix.diagnoses import SCALAR_READ, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.choices import BranchChoice, branch_choice, choice_text, chosen, is_exact
 from gbfix.lowering.doubling import in_compiled_path, twice
-from gbfix.lowering.numbers import Course, Meeting, follow
+from gbfix.lowering.numbers import Course, Meeting, follow, follow_choice
+from gbfix.lowering.placement import compiled_block
 from gbfix.python_diagnoses import RANDOM_CALL
 from gbfix.source.text import Edit
 
@@ -56,14 +59,20 @@ def propose(site: BreakSite, context: Context) -> Fix:
     Raises:
         Refused: where the number is needed as a number.
     """
-    course = follow(_number(site, context), context.analysis)
+    choice = branch_choice(site.node, context.analysis) if isinstance(site.node, ast.If) else None
+    if choice is not None and isinstance(site.node, ast.If):
+        course = follow_choice(choice, site.node, context.analysis)
+    else:
+        course = follow(_number(site, context), context.analysis)
     if not course.meetings:
         raise Refused("scalar-unused", "the number does not meet a tensor")
     if course.computed:
         _check_partners(course, context.analysis)
-    same = all(_same_dtype(m, course, context.analysis) for m in course.meetings)
+    same = choice is None and all(_same_dtype(m, course, context.analysis) for m in course.meetings)
     writer = _Writer(course, context, exact=same and all(map(_is_exact(context), course.meetings)))
     edits = writer.edits()
+    if choice is not None and isinstance(site.node, ast.If):
+        edits = (_compiled_choice(site.node, choice, course, context), *edits)
     if same:
         return Fix(
             "drop-read", Safety.SAFE, "only arithmetic with tensors of the same dtype follows",
@@ -80,14 +89,25 @@ def propose(site: BreakSite, context: Context) -> Fix:
 
 
 def _number(site: BreakSite, context: Context) -> ast.expr:
-    """The expression in which a number comes into being: a read, or a draw."""
+    """The expression in which a number comes into being: a read, a draw, or a choice."""
     read = site.read
     if read is not None and read.kind is ReadKind.NUMBER:
         return read.node
     if isinstance(site.node, ast.Call) and draw(site.node, context.analysis) is not None:
         if is_computed_with(site.node, context.analysis):
             return site.node
+    if isinstance(site.node, ast.IfExp) and chosen(site.node, context.analysis):
+        return site.node
     raise NotApplicable("no-number", "no number is read here")
+
+
+def _compiled_choice(node: ast.If, choice: BranchChoice, course: Course, context: Context) -> Edit:
+    """The choice as a tensor, before the `if` that makes it as a number."""
+    torch = context.torch(node)
+    text = choice_text(choice.number, torch, context)
+    if course.computed and is_exact(choice.number):
+        text = f"{text}.double()"
+    return compiled_block(node, f"{choice.name} = {text}", torch, (), context, join="el")
 
 
 def _check_partners(course: Course, analysis: Analysis) -> None:
@@ -169,7 +189,10 @@ class _Writer:
         view = self.view
         (text,) = changes.values()
         torch = self.context.torch(statement)
-        line = f"{text} if {compiling(torch)} else {flat(view, statement.value)}"
+        old = flat(view, statement.value)
+        if isinstance(statement.value, ast.IfExp):
+            old = f"({old})"
+        line = f"{text} if {compiling(torch)} else {old}"
         start = view.start(statement.value)
         if start - view.line_start(start) + len(line) > self.context.settings.line_length:
             return None
@@ -195,7 +218,7 @@ class _Writer:
         return text
 
     def _statement(self, node: ast.AST) -> ast.stmt:
-        current = node
+        current = self.parents[node] if isinstance(node, ast.IfExp) else node
         while not isinstance(current, ast.stmt):
             if isinstance(current, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.IfExp)):
                 raise Refused("unusual-place", "the number is used in a nested scope or condition")
@@ -206,6 +229,9 @@ class _Writer:
         """The tensor in the place of a number that is read from it."""
         if isinstance(tensor, ast.Call) and (drawn := draw(tensor, self.context.analysis)):
             return self._drawn(tensor, plain=drawn == PLAIN)
+        if isinstance(tensor, ast.IfExp):
+            text = choice_text(tensor, self.context.torch(self._statement(tensor)), self.context)
+            return f"{text}.double()" if self.course.computed and is_exact(tensor) else text
         value = self.context.analysis.values[tensor]
         text = operand(self.view, tensor)
         if not (value.boolean or value.integer):
@@ -269,7 +295,7 @@ def _contains(outer: ast.AST, inner: ast.AST) -> bool:
 
 TRANSFORM = Transform(
     name="drop-read",
-    codes=(SCALAR_READ.code, RANDOM_CALL.code),
+    codes=(SCALAR_READ.code, RANDOM_CALL.code, TENSOR_BRANCH.code),
     summary="compute with the tensor instead of a number read from it",
     doc=__doc__ or "",
     propose=propose,

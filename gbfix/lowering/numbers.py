@@ -9,7 +9,7 @@ expressions and names, nothing of where text goes.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import Refused
@@ -18,6 +18,7 @@ from gbfix.analysis.draws import draw
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.reads import read_tensor
 from gbfix.analysis.values import Kind, Value
+from gbfix.lowering.choices import BranchChoice, chosen, is_exact
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _MATH = {
@@ -76,6 +77,18 @@ def follow(read: ast.expr, analysis: Analysis) -> Course:
     return follower.course
 
 
+def follow_choice(choice: BranchChoice, node: ast.If, analysis: Analysis) -> Course:
+    """Follow the number that an `if` gives a name to its ends.
+
+    Raises:
+        Refused: where the number is needed as a number, or the name is bound elsewhere too.
+    """
+    follower = _Follower(analysis)
+    follower.course.computed = not is_exact(choice.number)
+    follower.named(choice.name, choice.stores, node)
+    return follower.course
+
+
 class _Follower:
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
@@ -86,8 +99,10 @@ class _Follower:
     def start(self, read: ast.expr) -> None:
         """Take up a read."""
         tensor = read_tensor(read, self.analysis)
-        if draw(read, self.analysis) is not None:
-            tensor = read  # a number that was drawn is put into a tensor
+        if draw(read, self.analysis) is not None or chosen(read, self.analysis):
+            tensor = read  # a number that was drawn or chosen is put into a tensor
+        if isinstance(read, ast.IfExp) and not is_exact(read):
+            self.course.computed = True
         if tensor is None or read in self.course.reads:
             return
         if (
@@ -201,12 +216,16 @@ class _Follower:
                 return
         if not isinstance(target, ast.Name):
             raise self._escapes(node)
-        name = target.id
-        if len(self.definitions.stores.get(name, [])) != 1 or name in self.definitions.parameters:
+        self.named(target.id, (target,), parent)
+
+    def named(self, name: str, stores: Sequence[ast.Name], binding: ast.stmt) -> None:
+        """Follow a name that a statement binds, in the places `stores` and nowhere else."""
+        bound = self.definitions.stores.get(name, [])
+        if set(bound) != set(stores) or name in self.definitions.parameters:
             raise Refused("scalar-escapes", f"`{name}` is bound more than once")
         self.course.names.add(name)
         for use in self.definitions.loads.get(name, []):
-            if not self.definitions.encloses(parent, use):
+            if not self.definitions.encloses(binding, use):
                 raise Refused("scalar-escapes", f"`{name}` is read where it may not be bound")
             self._use(use)
 
