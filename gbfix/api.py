@@ -16,6 +16,7 @@ from gbfix.findings import FileResult, Finding, RunResult
 from gbfix.settings import Settings
 from gbfix.source.loading import syntax_error
 from gbfix.source.text import SourceFile
+from gbfix.targeting import aimed
 
 __all__ = ["Fixed", "check_source", "fix_source"]
 
@@ -49,7 +50,8 @@ def check_source(
         path: the file it is, or would be, in. It is not read; its folder is where imported modules
             of the same package are looked for.
         settings: what to look for; the defaults of the command line if None. Configuration files
-            are not read.
+            are not read. What does not break on the torch that is installed, or that
+            `Settings.target_torch` names, is left out.
         edits: whether to add to each finding the edits of the fixes on offer.
 
     Returns:
@@ -60,7 +62,7 @@ def check_source(
         UserError: if the text is not Python, or the settings select something that does not exist.
     """
     file = _file(source, path)
-    settings = settings or Settings()
+    settings, _ = aimed(settings or Settings())
     if not edits:
         return _only(run([file], settings, rewrite=False)).findings
     result, proposals = propose([file], settings)
@@ -83,7 +85,8 @@ def fix_source(
     Raises:
         UserError: if the text is not Python, or the settings select something that does not exist.
     """
-    file = _only(run([_file(source, path)], settings or Settings()))
+    wanted, _ = aimed(settings or Settings())
+    file = _only(run([_file(source, path)], wanted))
     return Fixed(file.after, file.findings, file.changed)
 
 

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from gbfix.api import check_source, fix_source
 from gbfix.cli.main import main
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.dynamo import known as known_module
 from gbfix.dynamo.installed import torch_version
 from gbfix.dynamo.known import known, remember
 from gbfix.dynamo.target import target
+from gbfix.editor.fixing import fix_all
+from gbfix.settings import Settings
+from gbfix.source.text import SourceFile
 
 PROBES = {code: diagnosis.probe for code, diagnosis in DIAGNOSES.items()}
 PRINTS = """import torch
@@ -59,6 +63,20 @@ def test_the_version_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     Path("pyproject.toml").write_text('[tool.gbfix]\ntarget-torch = "9.1"\n')
     assert codes(capsys) == ["GBF201"]
     assert codes(capsys, "--select", "GBF101") == []
+
+
+def test_editors_and_the_library_share_it(capsys: pytest.CaptureFixture[str]) -> None:
+    version = torch_version()
+    assert version is not None
+    remember(version, PROBES, {"GBF201": False})
+    source = SourceFile(Path("m.py"), PRINTS)
+    assert [finding.code for finding in check_source(PRINTS)] == ["GBF101"]
+    for fixed in (fix_source(PRINTS).source, source.apply(fix_all(source, Settings()))):
+        assert fixed != PRINTS
+        assert '        print("norm", x.norm())\n' in fixed
+    assert main(["quickfix", "m.py:7"]) == 1
+    assert "No break site here" in capsys.readouterr().out
+    assert len(check_source(PRINTS, settings=Settings(target_torch="any"))) == 2
 
 
 def test_an_unknown_version_reports_everything_and_says_so(

@@ -225,23 +225,22 @@ def _plan(request: options.Request, jobs: int) -> RunResult:
     """Everything rewritten in memory."""
     from gbfix.batch import rewrite
     from gbfix.catalogue import selection
-    from gbfix.cli.running import load_files, probes
-    from gbfix.dynamo.target import target
+    from gbfix.cli.running import load_files
+    from gbfix.targeting import aimed
 
     settings = request.settings
     selection(settings.select, settings.ignore)
-    aim = target(settings.target_torch, probes())
+    settings, notices = aimed(settings)
     loaded = load_files(request)
     with _phases("Planning", len(loaded.sources)) as advance:
         result = rewrite(
             loaded.sources,
-            replace(settings, quiet=aim.quiet),
+            settings,
             jobs=jobs,
             on_file=lambda path: advance(path.name),
         )
     errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))
-    notices = (*filter(None, [aim.notice]), *result.notices)
-    return replace(result, errors=tuple(errors), notices=notices)
+    return replace(result, errors=tuple(errors), notices=(*notices, *result.notices))
 
 
 def _verification(wanted: Migration, settings: Settings, pool: MakePool) -> Verify:

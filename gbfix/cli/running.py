@@ -42,14 +42,13 @@ def run(
     # The process ends with the command, and all of its many objects are in use until then.
     gc.disable()
     from gbfix.catalogue import selection
-    from gbfix.dynamo.target import target
     from gbfix.engine import run as run_engine
+    from gbfix.targeting import aimed
 
     settings = request.settings
     # A wrong selector has to be said before any file is looked at.
     selection(settings.select, settings.ignore)
-    aim = target(settings.target_torch, probes())
-    settings = replace(settings, quiet=aim.quiet)
+    settings, notices = aimed(settings)
     loaded = load_files(request)
     if trace:
         request = replace(request, settings=settings)
@@ -71,7 +70,7 @@ def run(
         result,
         files=tuple(map(_in_line_order, result.files)),
         errors=tuple(errors),
-        notices=(*filter(None, [aim.notice]), *result.notices),
+        notices=(*notices, *result.notices),
     )
 
 
@@ -84,13 +83,6 @@ def _with_edits(sources: Sequence[SourceFile], settings: Settings) -> RunResult:
         replace(file, findings=tuple(with_edits[f] for f in file.findings)) for file in result.files
     ]
     return replace(result, files=tuple(files))
-
-
-def probes() -> dict[str, str]:
-    """By diagnosis, what tells whether a torch version still breaks there."""
-    from gbfix.diagnoses import DIAGNOSES
-
-    return {code: diagnosis.probe for code, diagnosis in DIAGNOSES.items()}
 
 
 def _run_traced(

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
+import re
 from functools import cache
 from pathlib import Path
 
 
 @cache
 def torch_version() -> str | None:
-    """The version of the installed torch, such as `2.13.0+cpu`, or None if there is none."""
+    """The version of the installed torch, such as `2.13.0+cpu`, or None if there is none.
+
+    `torch/version.py` as of torch 2.6 to 2.13; metadata of packages would take longer to read.
+    """
+    folder = torch_folder()
     try:
-        return importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
-        return None
+        text = (folder / "version.py").read_text(encoding="utf-8") if folder is not None else ""
+    except OSError:
+        text = ""
+    found = re.search(r"^__version__(?:: \w+)? = ['\"]([^'\"]+)['\"]", text, re.MULTILINE)
+    return found.group(1) if found is not None else None
 
 
 @cache

@@ -17,6 +17,7 @@ from gbfix.findings import Finding, Safety
 from gbfix.registry import treating
 from gbfix.settings import Settings
 from gbfix.source.text import Edit, SourceFile
+from gbfix.targeting import aimed
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def actions_at(source: SourceFile, settings: Settings, at: At | None = None) -> 
     Raises:
         UserError: if the file cannot be analysed, or selectors name nothing.
     """
+    settings, _ = aimed(settings)
     result, proposals = propose([source], settings, at=at)
     if result.errors:
         raise UserError(result.errors[0].sentence)

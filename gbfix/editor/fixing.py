@@ -13,6 +13,7 @@ from gbfix.engine import run
 from gbfix.errors import UserError
 from gbfix.settings import Settings
 from gbfix.source.text import Edit, SourceFile
+from gbfix.targeting import aimed
 
 
 def fix_all(source: SourceFile, settings: Settings) -> tuple[Edit, ...]:
@@ -21,6 +22,7 @@ def fix_all(source: SourceFile, settings: Settings) -> tuple[Edit, ...]:
     Raises:
         UserError: if the file cannot be analysed, or selectors name nothing.
     """
+    settings, _ = aimed(settings)
     result = run([source], settings)
     if result.errors:
         raise UserError(result.errors[0].sentence)

@@ -2,7 +2,7 @@
 
 The only place that knows how the wording differs between versions of torch. Read with torch 2.13 and
 2.11, whose texts carry the registry entry in a link, and 2.7, whose texts do not: these are looked up
-by the name of the kind of break, in the registry of the torch that is installed or a table of old names.
+by the name of the kind of break, in the registry of the installed torch or a table of old names.
 It imports no torch and does not know whether a text was recorded or read from a log.
 """
 
