@@ -113,7 +113,8 @@ def measure(row: str) -> Result:
     static = run(sources, Settings(), rewrite=False)
     told = run(sources, Settings(), rewrite=False, observed=joining.observed(trace))
     by_itself = joining.join(trace, static, owned)
-    found = [f for f in by_itself.findings if f.code.startswith("GBF")]
+    met = [f for f in by_itself.findings if f.seen is None or f.seen.met]
+    found = [f for f in met if f.code.startswith("GBF")]
     attributed = joining.join(trace, told, owned)
     where = places(trace, owned)
     ours = {_key(f, package) for f in found}
@@ -126,12 +127,9 @@ def measure(row: str) -> Result:
     return {
         "row": row,
         "broke": [_place(p, package) for p in where],
-        "attributed": len({_key(f, package) for f in attributed.findings}),
-        "diagnosed": len({_key(f, package) for f in attributed.findings if f.code[:3] == "GBF"}),
+        "attributed": len({_key(f, package) for f in attributed.findings if f.seen.met}),
         "unplaced": [_place(p, package) for p in attributed.unplaced],
-        "missed": [
-            _finding(f, package) for f in by_itself.findings if not f.code.startswith("GBF")
-        ],
+        "missed": [_finding(f, package) for f in met if not f.code.startswith("GBF")],
         "found": [_finding(f, package) for f in found],
         "reported": len(reported),
         "inside": len(inside),

@@ -53,7 +53,8 @@ class Seen:
     """What a trace tells of a site: PyTorch's reason, and what the break costs.
 
     Attributes:
-        fragments: how many compiled frames are split here; a frame that inlines the site is one.
+        fragments: how many compiled frames are split here; a frame that inlines the site is one. None
+            are for a site that was not met, since it is behind a break that skips its frame.
         times: how often Dynamo met the break.
         calls: how often the compiled callables were called under which it was met.
         library: the place inside a library that the user's line leads to.
@@ -73,6 +74,20 @@ class Seen:
     def cost(self) -> int:
         """Fragments times calls, by which sites are ordered."""
         return self.fragments * max(self.calls, 1)
+
+    @property
+    def met(self) -> bool:
+        """Whether Dynamo came to it."""
+        return self.fragments > 0
+
+    @property
+    def cost_in_words(self) -> str:
+        """What the place costs, in a few words."""
+        if not self.met:
+            return self.effect
+        fragments = f"{self.fragments} fragment{'s' if self.fragments > 1 else ''}"
+        calls = f", {self.calls} call{'s' if self.calls > 1 else ''}" if self.calls else ""
+        return f"{fragments}, {self.effect}{calls}"
 
     @property
     def hides(self) -> bool:

@@ -178,3 +178,41 @@ def test_entries_are_what_was_compiled() -> None:
     calls = {entry.name.rpartition(".")[2]: entry.calls for entry in recording.trace.entries}
     assert calls == {"Model": 2, "encode": 1, "quiet": 1, "Sequential": 1}
     assert {e.file for e in recording.trace.entries if e.name != "Sequential"} == {__file__}
+
+
+def test_what_is_behind_a_skipped_frame_comes_last(tmp_path: Path) -> None:
+    """A break in a loop skips the frame, so that Dynamo does not come to what follows."""
+    path = tmp_path / "net.py"
+    trace = recorded(
+        path,
+        """
+        import torch
+
+        def total(x, steps):
+            y = helper(x)
+            for step in range(steps):
+                print(step)
+                y = y + step
+            if y.sum() > 0:
+                y = y * 2
+            return y
+
+        def helper(x):
+            if x.shape[0] > 5:
+                print("large")
+            return x
+
+        compiled = torch.compile(total, backend="eager")
+        """,
+        "compiled(torch.ones(3), 2)",
+    )
+    found = joined(trace, path)
+    printed, branch = found.findings
+    assert (printed.code, printed.line) == ("GBF201", 7)
+    assert (branch.code, branch.line) == ("GBF101", 9)
+    assert branch.offers
+    assert branch.seen is not None
+    assert not branch.seen.met
+    assert branch.seen.effect == "not met: behind line 7, where the frame is skipped"
+    assert (7, 7) in found.only[path]
+    assert (9, 9) in found.only[path]

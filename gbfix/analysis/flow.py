@@ -212,7 +212,8 @@ class _Flow(Evaluator):
         return self.environment
 
     def _do_expr(self, node: ast.Expr) -> Environment:
-        self.analysis.statements.append((node, self.mode.eager))
+        # The body of a loop is walked more than once, the last time with all that is known.
+        self.analysis.statements[node] = self.mode.eager
         self.evaluate(node.value)
         call = node.value
         if isinstance(call, ast.Call):  # append, register_buffer, a helper that keeps its argument

@@ -54,7 +54,7 @@ class Analysis:
     ends: dict[tuple[ast.If, bool], Environment] = field(default_factory=dict)
     rounds: dict[ast.stmt, Environment] = field(default_factory=dict)
     eager: set[ast.AST] = field(default_factory=set)
-    statements: list[tuple[ast.Expr, bool]] = field(default_factory=list)
+    statements: dict[ast.Expr, bool] = field(default_factory=dict)
     evaluator: Evaluator | None = None
     places: dict[ast.expr, Place] = field(default_factory=dict)
 

@@ -245,7 +245,7 @@ def _graph_native(node: ast.Assert, analysis: Analysis) -> bool:
 
 
 def _log_calls(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
-    for statement, eager in analysis.statements:
+    for statement, eager in analysis.statements.items():
         if eager or statement in analysis.eager:
             continue
         check = _check_call(statement, analysis, facts)

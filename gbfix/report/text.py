@@ -74,10 +74,7 @@ def _ordered(result: RunResult) -> list[tuple[FileResult, Finding]]:
 def _cost(finding: Finding) -> Sequence[str]:
     """What the trace tells of a finding."""
     seen = finding.seen
-    if seen is None:
-        return ()
-    calls = f", {_count(seen.calls, 'call')}" if seen.calls else ""
-    return (f" ({_count(seen.fragments, 'fragment')}, {seen.effect}{calls})",)
+    return (f" ({seen.cost_in_words})",) if seen is not None else ()
 
 
 def _apply_summary(result: RunResult, fixed: int, left: int, written: bool) -> Iterator[Line]:

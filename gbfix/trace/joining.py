@@ -7,8 +7,9 @@ user's code is imported.
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,9 +22,9 @@ from gbfix.analysis.observed import (
     arguments,
 )
 from gbfix.diagnoses import DIAGNOSES
-from gbfix.findings import FileResult, Finding, Refusal, RunResult
+from gbfix.findings import FileResult, Finding, Refusal, RunResult, Seen
 from gbfix.trace.advice import advice
-from gbfix.trace.model import Frame, Known, Trace
+from gbfix.trace.model import Code, Effect, Frame, Known, Trace
 from gbfix.trace.ownership import Owned, leads
 from gbfix.trace.places import Place, places
 
@@ -107,11 +108,45 @@ def join(trace: Trace, result: RunResult, owned: Owned) -> Joined:
             unplaced.append(place)
             continue
         _add(found.setdefault(path, []), replace(matched, seen=place.seen))
+    for path, finding in _behind_skips(trace, files, owned):
+        there = found.setdefault(path, [])
+        if all(finding.place != other.place for other in there):
+            there.append(finding)
     changed = [
         replace(file, findings=tuple(sorted(found.get(path, ()), key=_cost)))
         for path, file in files.items()
     ]
     return Joined(replace(result, files=tuple(changed)), tuple(unplaced))
+
+
+def _behind_skips(
+    trace: Trace, files: Mapping[Path, FileResult], owned: Owned
+) -> Iterator[tuple[Path, Finding]]:
+    """What reading alone finds in frames that were skipped, behind the break that Dynamo met."""
+    for one in trace.breaks:
+        skips = one.effect in (Effect.SKIPS_FRAME, Effect.SKIPS_REST)
+        file = files.get(Path(one.code.file)) if skips and owned(one.code.file) else None
+        frames = [f for f in one.stack if (f.file, f.function) == (one.code.file, one.code.name)]
+        if file is None or not frames:
+            continue
+        span = _lines_of(file, one.code)
+        for finding in file.findings:
+            is_in = finding.function.rpartition(".")[2] == one.code.function
+            if finding.certain and is_in and frames[0].line < finding.line in span:
+                effect = f"not met: behind line {frames[0].line}, where the frame is skipped"
+                calls = trace.calls.get(one.entry or "", 0)
+                seen = Seen(None, "", "", (), effect, fragments=0, times=0, calls=calls)
+                yield Path(one.code.file), replace(finding, seen=seen)
+
+
+def _lines_of(file: FileResult, code: Code) -> range:
+    """The lines of the function that was compiled."""
+    for node in ast.walk(ast.parse(file.before.text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.function:
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            if first <= code.line <= node.lineno:
+                return range(first, (node.end_lineno or node.lineno) + 1)
+    return range(0)
 
 
 def with_evidence(result: RunResult, joined: Joined) -> RunResult:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gbfix import __version__
-from gbfix.findings import Finding, Seen
+from gbfix.findings import Finding
 from gbfix.report.spans import Line, Span, line
 from gbfix.trace.encoding import encode
 from gbfix.trace.joining import Joined
@@ -22,8 +22,8 @@ from gbfix.trace.places import Place, unplaced_skips
 VERSION = 1
 _MOST_GUARDS = 3
 HIDDEN = (
-    "A frame that is skipped is not compiled at all, so what else breaks in it was not met: "
-    "trace again once this is fixed. `gbfix check` without a trace lists it now."
+    "A frame that is skipped is not compiled at all, so what else breaks in it was not met. What "
+    "reading finds there comes last; trace again once it is fixed."
 )
 
 
@@ -49,14 +49,6 @@ def lines(trace: Trace, joined: Joined) -> Iterator[Line]:
     yield from _summary(trace, joined)
 
 
-def cost(seen: Seen) -> str:
-    """What a place costs, in a few words."""
-    parts = [_count(seen.fragments, "fragment"), seen.effect]
-    if seen.calls:
-        parts.append(_count(seen.calls, "call"))
-    return ", ".join(parts)
-
-
 def _finding(finding: Finding) -> Iterator[Line]:
     seen = finding.seen
     assert seen is not None
@@ -66,7 +58,7 @@ def _finding(finding: Finding) -> Iterator[Line]:
     yield line(
         Span(place, "bold"), " ", Span(finding.code, "bold red"), f"{entry} ",
         Span(finding.name, "cyan"), f" {finding.message} ",
-        f"[{cost(seen)}; {'fixable: ' + offers if offers else 'not fixable'}]",
+        f"[{seen.cost_in_words}; {'fixable: ' + offers if offers else 'not fixable'}]",
     )  # fmt: skip
     if finding.offers:
         return
@@ -85,7 +77,7 @@ def _place(place: Place) -> Iterator[Line]:
     yield line(
         Span(f"{_short(frame.file)}:{frame.line}{column}:", "bold"), " ",
         Span(place.reason.registry or "GB????", "bold red"), " ",
-        Span(place.reason.name, "cyan"), f"{behind} [{cost(place.seen)}]",
+        Span(place.reason.name, "cyan"), f"{behind} [{place.seen.cost_in_words}]",
     )  # fmt: skip
     for code, sentence in advice(place):
         if code != "no-diagnosis":
@@ -124,8 +116,9 @@ def _recompiles(trace: Trace) -> Iterator[Line]:
 
 
 def _summary(trace: Trace, joined: Joined) -> Iterator[Line]:
-    places = len(joined.findings) + len(joined.unplaced)
-    fixable = sum(bool(finding.offers) for finding in joined.findings)
+    found = [finding for finding in joined.findings if finding.seen and finding.seen.met]
+    places = len(found) + len(joined.unplaced)
+    fixable = sum(bool(finding.offers) for finding in found)
     met = sum(one.times for one in trace.breaks)
     calls = sum(entry.calls for entry in trace.entries)
     if not places:
