@@ -512,10 +512,23 @@ class _Run:
                 context = context or Context.of(
                     analysis, facts, self.settings, view, state.original.text
                 )
-                outcomes.append(
-                    consider(site, context, treating(code), self.selection, self.settings)
-                )
+                outcome = consider(site, context, treating(code), self.selection, self.settings)
+                self._choose(outcome, state, view)
+                outcomes.append(outcome)
         return outcomes
+
+    def _choose(self, outcome: Outcome, state: _File, view: View) -> None:
+        """Limit a site to the fix that was chosen for it beforehand, if one was."""
+        if not self.settings.choices:
+            return
+        site = outcome.site
+        place = (state.original.path, *_position_before(view.start(site.span), state))
+        for choice in self.settings.choices:
+            if (choice.path, choice.line, choice.column) == place:
+                if choice.code == site.diagnosis.code:
+                    outcome.only, outcome.left = choice.transform, choice.transform is None
+                    if choice.why:
+                        outcome.refusals.append(Refusal("tune", "slower", choice.why))
 
     def _is_wanted(self, site: BreakSite, state: _File, view: View) -> bool:
         """Whether a site is among those that the run is limited to."""

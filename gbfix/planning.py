@@ -23,11 +23,16 @@ from gbfix.source.text import SourceFile
 
 @dataclass
 class Outcome:
-    """What the transforms make of one site."""
+    """What the transforms make of one site.
+
+    `only` names the transform whose fix it gets if that was chosen; `left` says that it gets none.
+    """
 
     site: BreakSite
     fixes: list[Fix] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    only: str | None = None
+    left: bool = False
 
     @property
     def offers(self) -> tuple[FixOffer, ...]:
@@ -107,7 +112,10 @@ def _ordered(transforms: Sequence[Transform], settings: Settings) -> list[Transf
 
 def chosen(outcome: Outcome, settings: Settings) -> Fix | None:
     """The fix to apply: the preferred one that is safe enough."""
-    wanted = (f for f in outcome.fixes if f.setting is None or settings.config)
+    if outcome.left:
+        return None
+    named = (f for f in outcome.fixes if outcome.only in (None, f.transform))
+    wanted = (f for f in named if f.setting is None or settings.config)
     return next((f for f in wanted if f.safety >= settings.safety or _is_run(f, settings)), None)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 from gbfix.findings import Safety
 
@@ -47,6 +48,23 @@ class SideEffects(str, Enum):
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Which fix one site gets, whatever is preferred; the place is that in the file as it is on disk.
+
+    Attributes:
+        transform: the one that treats it; None to leave it as it is.
+        why: why it is left, if there is something to say of that.
+    """
+
+    path: Path
+    line: int
+    column: int
+    code: str
+    transform: str | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The settings of one run.
 
@@ -58,6 +76,7 @@ class Settings:
             can check may be made.
         fix_with: names of transforms that are preferred to others; those that are only made on
             request are only made then.
+        choices: the fixes of single sites; other sites get the preferred one.
         quiet: codes that are not reported, since that version does not break there.
     """
 
@@ -76,6 +95,7 @@ class Settings:
     target_torch: str | None = None
     verifying: bool = False
     fix_with: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
     quiet: frozenset[str] = frozenset()
 
     def effects_of(self, family: str) -> SideEffects:

@@ -126,6 +126,8 @@ def _makes_logger(qualified: str) -> bool:
 def _helper(name: str, facts: Facts) -> str | None:
     """A function of the project whose whole body is log calls."""
     info = facts.project.function_info(name)
+    if info is not None and any("custom_op" in ast.dump(d) for d in info.node.decorator_list):
+        return None  # an operator, which a graph holds
     if info is None or info.node in facts.helper_checks:
         return facts.helper_checks.get(info.node) if info is not None else None
     facts.helper_checks[info.node] = None

@@ -20,6 +20,7 @@ from gbfix.cli.options import OutputFormat, Request
 from gbfix.cli.running import run, say_errors
 from gbfix.errors import UserError
 from gbfix.findings import FileResult, RunResult
+from gbfix.settings import Settings
 
 if TYPE_CHECKING:
     from gbfix.verify.project import Pair
@@ -32,6 +33,13 @@ At = Annotated[
 Verify = Annotated[
     bool, typer.Option("--verify", help="Run the code, and only keep fixes that are verified.")
 ]
+Tune = Annotated[
+    bool,
+    typer.Option(
+        "--tune",
+        help="Try the fixes of each site, and keep the fastest that is verified; includes --verify.",
+    ),
+]
 
 
 def apply(
@@ -39,6 +47,7 @@ def apply(
     diff: Diff = False,
     at: At = None,
     verify: Verify = False,
+    tune: Tune = False,
     select: options.Select = None,
     ignore: options.Ignore = None,
     exclude: options.Exclude = None,
@@ -77,7 +86,10 @@ def apply(
         target_torch=target_torch,
         fix_with=fix_with,
     )
-    if verify:
+    if verify or tune:
+        if request.from_stdin:
+            option = "--tune" if tune else "--verify"
+            raise UserError(f"`{option}` needs files, not standard input.")
         request = replace(request, settings=replace(request.settings, verifying=True))
     place = options.parse_at(at)
     if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:
@@ -86,8 +98,8 @@ def apply(
     if place and not result.errors and not _met(result, place[0]):
         raise UserError(f"{request.stdin_name or request.paths[0]}:{at}: no break site here.")
     as_json = output_format is OutputFormat.JSON
-    if verify:
-        result = _only_verified(request, result, place, trace or ())
+    if verify or tune:
+        result = _only_verified(request, result, place, trace or (), tune=tune)
     if diff:
         code = _show_diff(request, result, as_json)
     elif request.from_stdin:
@@ -102,8 +114,11 @@ def _only_verified(
     result: RunResult,
     place: tuple[int, int | None] | None,
     trace: Sequence[Path],
+    *,
+    tune: bool,
 ) -> RunResult:
     """Run what was rewritten, tell on standard error how it went, and drop what did not pass."""
+    from gbfix.cli.tuning import tune as tuned
     from gbfix.cli.verify import as_recorded, verify_options
     from gbfix.engine import run as run_engine
     from gbfix.report.spans import print_lines
@@ -111,24 +126,27 @@ def _only_verified(
     from gbfix.verify.report import lines
     from gbfix.verify.worker import Workers
 
-    if request.from_stdin:
-        raise UserError("`--verify` needs files, not standard input.")
     sources = [file.before for file in result.files]
+
+    def again(settings: Settings) -> RunResult:
+        if trace:
+            changed = replace(request, settings=settings)
+            return run(changed, rewrite=True, at=place, trace=trace)
+        return run_engine(sources, settings, rewrite=True, at=place)
 
     def rerun(file: FileResult, left_out: tuple[str, ...]) -> FileResult:
         settings = replace(request.settings, ignore=(*request.settings.ignore, *left_out))
-        if trace:
-            again = run(replace(request, settings=settings), rewrite=True, at=place, trace=trace)
-        else:
-            again = run_engine(sources, settings, rewrite=True, at=place)
-        return next((other for other in again.files if other.path == file.path), file)
+        return next((other for other in again(settings).files if other.path == file.path), file)
 
     def prepare(pair: Pair) -> Sequence[tuple[Pair, Inputs | None]]:
         return as_recorded(pair, trace) if trace else [(pair, None)]
 
     with Workers() as workers:
-        wanted = verify_options(request.settings)
-        result, verdicts = keep_verified(workers, result, wanted, rerun, prepare)
+        if tune:
+            result, verdicts = tuned(workers, request.settings, result, again, rerun, prepare)
+        else:
+            wanted = verify_options(request.settings)
+            result, verdicts = keep_verified(workers, result, wanted, rerun, prepare)
     print_lines(lines(verdicts), sys.stderr)
     return result
 

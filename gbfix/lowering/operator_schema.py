@@ -53,6 +53,21 @@ def _type(argument: ast.arg, default: ast.expr | None, context: Context) -> str:
     raise Refused("unknown-type", f"the type of `{argument.arg}` is not written down")
 
 
+def parameter_type(argument: ast.arg, context: Context) -> str | None:
+    """The plain type that a parameter of any function is annotated with; None if there is none."""
+    return _annotation(argument.annotation, context) if argument.annotation is not None else None
+
+
+def constant_type(node: ast.expr) -> str | None:
+    """The type of a constant, if it is one that an operator takes."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    if not isinstance(node, ast.Constant):
+        return None
+    name = type(node.value).__name__
+    return name if name in _PLAIN else None
+
+
 def _annotation(node: ast.expr, context: Context) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         try:

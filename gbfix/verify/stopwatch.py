@@ -1,6 +1,7 @@
 """Measures the latency of compiled calls, in a worker that is thrown away afterwards.
 
-Caches of compiled code on the disk are not used, so that a first call compiles all that it needs.
+Caches of compiled code on the disk are not used unless that is asked for, so that a first call compiles
+all that it needs.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ _MOST_CALLS = 200
 _SECONDS = 1.0
 
 
-def measure(spec: RunSpec) -> Latency | None:
+def measure(spec: RunSpec, cached: bool = False) -> Latency | None:
     """Time the first call with the first arguments, and then calls with the same until it is enough.
 
-    Gradients are not asked for. None if the call raises.
+    Gradients are not asked for. None if the call raises. `cached` lets caches on the disk be used,
+    which changes the first call only.
     """
     seed()
     backend = control.lookup(spec.backend or "eager")
     with (
         control.comparable(),
-        control.without_caches(),
+        contextlib.nullcontext() if cached else control.without_caches(),
         control.compile_with(backend, fullgraph=False, dynamic=spec.dynamic),
     ):
         try:
