@@ -41,6 +41,8 @@ SETTINGS = {
     "dynamic": False,
     "seed": models.SEED,
 }
+_ALWAYS = "--region forward --no-respect-gitignore"
+APPLY = (_ALWAYS, f"{_ALWAYS} --fix-with custom-op")
 SIDES = ("stock", "ignore", "ours")
 TIMEOUT = 600
 SHOWN = 3
@@ -278,8 +280,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="rewrite only the files the rows use")
     parser.add_argument(
         "--apply-arguments",
-        default="--region forward --no-respect-gitignore",
-        help="options for `gbfix apply`, as one string (default: %(default)s)",
+        action="append",
+        help="options for `gbfix apply`, as one string; given again for a further run on the result "
+        "(default: one run as it is, and one with `--fix-with custom-op` for what is left)",
     )
     parser.add_argument("--cache", type=Path, default=CACHE, help="where the copy is made")
     parser.add_argument("--jobs", type=int, default=2)
@@ -295,8 +298,8 @@ def main() -> int:
         if options.rewritten:
             ours = trees.given(options.rewritten)
         else:
-            arguments = shlex.split(options.apply_arguments)
-            ours = trees.rewrite(options.cache, options.rows, options.quick, arguments)
+            runs = [shlex.split(text) for text in options.apply_arguments or APPLY]
+            ours = trees.rewrite(options.cache, options.rows, options.quick, runs)
     except trees.TreeError as error:
         print(error, file=sys.stderr)
         return 2

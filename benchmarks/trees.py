@@ -48,13 +48,14 @@ def given(folder: Path) -> Path:
     return package
 
 
-def rewrite(cache: Path, rows: Iterable[str], quick: bool, arguments: list[str]) -> Path:
-    """Copy the installed package under `cache` and run `gbfix apply` on the copy."""
+def rewrite(cache: Path, rows: Iterable[str], quick: bool, runs: list[list[str]]) -> Path:
+    """Copy the installed package under `cache` and run `gbfix apply` on the copy, once or more."""
     package = cache.resolve() / "rewritten" / PACKAGE
     shutil.rmtree(package, ignore_errors=True)
     shutil.copytree(stock(), package, ignore=shutil.ignore_patterns("__pycache__"))
     paths = _needed(package, rows) if quick else [package]
-    _apply(paths, arguments)
+    for arguments in runs:
+        _apply(paths, arguments)
     if not changed(package):
         raise TreeError(
             f"gbfix changed no file in {package}; if it is hidden by a .gitignore, use --cache"

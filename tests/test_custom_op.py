@@ -28,6 +28,7 @@ SAMPLES: dict[str, tuple[str, Callable[[], tuple[Any, ...]]]] = {
         "_weigh_op",
         lambda: (X.clone().requires_grad_(), torch.ones(4, requires_grad=True), None, 2),
     ),
+    "segments": ("_segment_mask_op", lambda: (torch.tensor([[0, 1, 3, 2], [2, 0, 0, 1]]),)),
     "two_results": ("_split_peaks_op", lambda: (X.clone(),)),
 }
 

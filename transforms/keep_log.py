@@ -6,42 +6,52 @@ changed in place afterwards. A branch that does nothing but log or warn is taken
 
 Before:
 
+    import logging
+
     logger = logging.getLogger(__name__)
 
 
-    def forward(x: torch.Tensor):
+    def settle(x: torch.Tensor):
         y = x * 2
-        logger.info("largest %.2f of %s", y.max().item(), y.shape)
-        y.clamp_(max=1)
-        return y.relu()
+        logger.info("largest %s of %s", y.max(), y.shape)
+        return y.clamp_(max=1)
+
+
+    def step(x: torch.Tensor):
+        return settle(x.sin()) + 1
 
 After:
 
+    import logging
+
     logger = logging.getLogger(__name__)
 
 
-    def forward(x: torch.Tensor):
+    def settle(x: torch.Tensor):
         y = x * 2
         if torch.compiler.is_compiling():
-            _forward_log(y)
+            _settle_log(y)
         else:
-            logger.info("largest %.2f of %s", y.max().item(), y.shape)
-        y.clamp_(max=1)
-        return y.relu()
+            logger.info("largest %s of %s", y.max(), y.shape)
+        return y.clamp_(max=1)
 
 
-    @torch.library.custom_op("example::forward_log", mutates_args=())
-    def _forward_log(y: torch.Tensor) -> None:
-        logger.info("largest %.2f of %s", y.max().item(), y.shape)
+    @torch.library.custom_op("example::settle_log", mutates_args=())
+    def _settle_log(y: torch.Tensor) -> None:
+        logger.info("largest %s of %s", y.max(), y.shape)
 
 
-    @_forward_log.register_fake
-    def _forward_log_fake(y):
+    @_settle_log.register_fake
+    def _settle_log_fake(y):
         return None
 
 
     # Run by every graph, and in the order of the source.
-    _forward_log.register_effect(torch._library.effects.EffectType.ORDERED)
+    _settle_log.register_effect(torch._library.effects.EffectType.ORDERED)
+
+
+    def step(x: torch.Tensor):
+        return settle(x.sin()) + 1
 
 What is logged may read tensors, sizes, and plain values of a known type. Records name another line and
 function, a tensor that requires a gradient is shown without its `grad_fn`, and warnings that are shown

@@ -14,12 +14,18 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.trees import children, walk
 from gbfix.fixes import Context
 from gbfix.lowering import operator_values as known
+from gbfix.lowering.operator_sizes import RESHAPING, named_sizes, reshaped, with_sizes
 from gbfix.lowering.operator_values import NUMBER, Holds, Known, joined
 
 _Env = dict[str, Known]
-_DTYPES = frozenset(
-    "float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 bool long float double half".split()
-)
+_DTYPES = frozenset("float16 bfloat16 float32 float64 int8 int16 int32 int64 uint8 bool".split())
+_ALIASES = {
+    "long": "int64",
+    "int": "int32",
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+}
 _CASTS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
 _WHOLE = {"long": "int64", "int": "int32", "bool": "bool"}
 _UNTRACKED = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.NamedExpr)
@@ -85,6 +91,7 @@ class _Run:
             for n in walk(context.info.node)
             if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)
         }
+        self.sizes = named_sizes(context.info.node, parameters)
 
     # Statements
 
@@ -371,7 +378,7 @@ class _Run:
     def _torch(
         self, node: ast.Call, short: str, values: Sequence[Known], given: Sequence[Known]
     ) -> Known:
-        if short in ("zeros", "ones", "empty", "full"):
+        if short in ("zeros", "ones", "empty", "full", "eye"):
             return self._static(node, short)
         if (given and given[0].holds is not Holds.NUMBER) or short in known.POINTWISE:
             return self._operation(node, short, values)
@@ -454,6 +461,13 @@ class _Run:
             return self._static(node, short, base)
         if short in ("to", "type_as") and base.shaped and base.holds is Holds.TENSOR:
             return self._to(node, base)
+        if short in RESHAPING and base.holds is Holds.TENSOR and base.shape is not None:
+            if not named and all(map(self._fixed, node.args)):
+                wanted = [with_sizes(a, self.sizes) for a in node.args]
+                shape = reshaped(base.shape, short, wanted)
+                if shape is not None:
+                    bases = frozenset() if short == "repeat" else base.bases
+                    return replace(base, shape=shape, bases=bases)
         if short in _CASTS and base.shaped and base.holds is Holds.TENSOR:
             return replace(base, dtype=_CASTS[short])
         if short in _WHOLE:
@@ -496,7 +510,9 @@ class _Run:
         if name is None or name.partition(".")[0] not in ("torch", "numpy"):
             return None
         short = name.rpartition(".")[2]
-        return short if short in _DTYPES - {"long", "float", "double", "half"} else None
+        if name.startswith("torch."):
+            short = _ALIASES.get(short, short)
+        return short if short in _DTYPES else None
 
     def _numpy(self, name: str, short: str, values: Sequence[Known]) -> Known:
         grads, bases = known.of(*values)
@@ -535,11 +551,11 @@ class _Run:
     def _static(self, node: ast.Call, short: str, base: Known | None = None) -> Known:
         """A new tensor whose shape is written out in terms of the parameters."""
         count = 1 if short.endswith("full") else len(node.args)
-        sizes = node.args[:count]
+        sizes = node.args[:count] * (2 if short == "eye" and count == 1 else 1)
         options = {k.arg: k.value for k in node.keywords}
         if not sizes or options.keys() - {"dtype", "device"} or not all(map(self._fixed, sizes)):
             return Known(Holds.OTHER)
-        text = ", ".join(ast.unparse(s) for s in sizes)
+        text = ", ".join(with_sizes(s, self.sizes) for s in sizes)
         if len(sizes) > 1 or isinstance(sizes[0], ast.Constant):
             text = f"({text},)" if len(sizes) == 1 else f"({text})"
         like = base.like[:1] if base is not None and base.like else ()
@@ -578,6 +594,8 @@ class _Run:
             if isinstance(inner, ast.Attribute) and inner.attr != "shape":
                 return False
             if isinstance(inner, ast.Name):
+                if inner.id in self.sizes:
+                    continue
                 known_name = self.parameters.get(inner.id)
                 if known_name is None or inner.id in self.rebound:
                     return False
