@@ -15,11 +15,11 @@ from gbfix.report.tuning import lines
 from gbfix.settings import Choice, Settings
 from gbfix.source.text import SourceFile
 from gbfix.verify import tuning
-from gbfix.verify.checker import Options
 from gbfix.verify.choosing import Candidate, choose, slower_than_original
 from gbfix.verify.jobs import Limits
 from gbfix.verify.latency import Latency, Ratio, Timing
 from gbfix.verify.messages import RunSpec
+from gbfix.verify.options import Options
 from gbfix.verify.recipes import CallRecipe, Inputs, TensorRecipe
 from gbfix.verify.targets import Side
 from gbfix.verify.tuning import How, tuned

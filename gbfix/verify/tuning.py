@@ -15,10 +15,11 @@ from gbfix.errors import UserError
 from gbfix.findings import FileResult, Finding, FixOffer, RunResult
 from gbfix.settings import Choice
 from gbfix.verify.applying import Prepare, Rerun, keep_verified, verify_pair
-from gbfix.verify.checker import Options, inputs_for
+from gbfix.verify.checker import inputs_for
 from gbfix.verify.choosing import Candidate, choose, slower_than_original
 from gbfix.verify.latency import Ratio
 from gbfix.verify.messages import RunSpec
+from gbfix.verify.options import Options
 from gbfix.verify.project import Pair, fixed_names, pairs
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.timing import ROUNDS, timings
