@@ -23,7 +23,7 @@ from gbfix.analysis.values import UNKNOWN, Kind, Value
 from gbfix.diagnoses import LOOP_EXIT
 from gbfix.lowering.preparation import split_preparation
 from gbfix.lowering.stores import Store, stores_in
-from gbfix.lowering.views import compiled_view, contains, is_elif, returns, walk_scope
+from gbfix.lowering.views import block_of, compiled_view, contains, is_elif, returns, walk_scope
 
 
 @dataclass(frozen=True)
@@ -205,20 +205,30 @@ def _explain_no_outputs(arms: tuple[Arm, Arm]) -> None:
 
 
 def _rest(node: ast.If, analysis: Analysis) -> list[ast.stmt]:
-    """The statements that run after an `if` whose arm returns."""
+    """The statements that run after an `if` whose arm returns, out of the blocks around it too."""
     module = analysis.info.module
-    top = node
-    while is_elif(top, module):
-        above = module.parents[top]
-        assert isinstance(above, ast.If)
-        top = above
-    if module.parents[top] is not analysis.info.node:
-        raise Refused(
-            "early-return-in-block",
-            "the early return stands inside another block, so the rest of the function is not one arm",
-        )
-    body = analysis.info.node.body
-    return list(body[next(i for i, s in enumerate(body) if s is top) + 1 :])
+    rest: list[ast.stmt] = []
+    top: ast.stmt = node
+    while True:
+        while isinstance(top, ast.If) and is_elif(top, module):
+            above = module.parents[top]
+            assert isinstance(above, ast.If)
+            top = above
+        block = block_of(top, module)
+        rest += block[next(i for i, s in enumerate(block) if s is top) + 1 :]
+        around = module.parents[top]
+        if around is analysis.info.node:
+            return rest
+        if rest and isinstance(rest[-1], ast.Return):
+            return rest
+        # What stands in an `else` would lie between the block and what follows it.
+        if not isinstance(around, ast.If) or (around.orelse and block is around.body):
+            raise Refused(
+                "early-return-in-block",
+                "the early return stands inside another block, so the rest of the function is not "
+                "one arm",
+            )
+        top = around
 
 
 def _arm(
