@@ -3,7 +3,7 @@
 With `capture_scalar_outputs` a read becomes a symbol in the graph instead of the end of it. It is the
 last resort: it changes how everything under it is compiled, shapes that follow from such a number are
 unknown to the compiler, and a branch on one is still an error or a break. So it is only shown, and
-made with `--config`.
+made with `--config`, and not where the function branches on the number.
 
 Before:
 
@@ -32,6 +32,7 @@ from __future__ import annotations
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.reads import CAPTURE, ReadKind, is_captured
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.symbols import check_function, check_read
 from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION, TENSOR_TO_LIST
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform, setting_fix
@@ -49,6 +50,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
         if site.read.kind is ReadKind.LIST:
             raise Refused("list-of-floats", "only lists of integers are captured")
         raise Refused("not-captured", "the setting does not help where `range` is given a tensor")
+    check_read(site.read.node, context.analysis)
+    check_function(context.analysis)
     return setting_fix(
         "capture", CAPTURE, Safety.REVIEW, "the number becomes a symbol in the graph", context
     )

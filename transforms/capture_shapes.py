@@ -32,6 +32,7 @@ import ast
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import CAPTURE_SHAPES, operation_name
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.symbols import check_function, check_read
 from gbfix.diagnoses import DATA_SIZE, MASK_INDEX, NONZERO, UNIQUE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform, setting_fix
@@ -48,6 +49,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused(
             "not-captured", "`one_hot` needs `num_classes`, which the setting cannot tell"
         )
+    if isinstance(node, ast.expr):
+        check_read(node, context.analysis)
+    check_function(context.analysis)
     reason = "the size of the result becomes a symbol in the graph"
     return setting_fix("capture_shapes", CAPTURE_SHAPES, Safety.REVIEW, reason, context)
 

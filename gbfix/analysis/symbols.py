@@ -1,0 +1,162 @@
+"""Where numbers and sizes that Dynamo captures as symbols have to be known after all.
+
+A symbol cannot decide a branch: the graph ends there, and in a loop the whole frame is given up. A
+tensor whose length is a symbol cannot be taken apart into Python values: compiling fails (seen on
+torch 2.13). Follows names within one function; knows nothing of settings.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gbfix.analysis.conditions import Refused, leaves
+from gbfix.analysis.dynamic import shape_from_data
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.project import Module
+from gbfix.analysis.reads import reads
+from gbfix.analysis.trees import walk
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_ITERATED = frozenset({"zip", "enumerate", "reversed", "list", "tuple", "map"})
+
+
+def check_function(analysis: Analysis) -> None:
+    """Whether everything of a function can be captured without harm to the rest of it.
+
+    Raises:
+        Refused: where the function would not be compiled any more, or would fail to compile.
+    """
+    for node in _sized(analysis):
+        place = _taken_apart(node, analysis)
+        if place is not None:
+            raise Refused(
+                "length-unknown",
+                f"`{ast.unparse(place)}` takes a tensor apart whose length would be a symbol",
+            )
+    for node in [*(r.node for r in reads(analysis)), *_sized(analysis)]:
+        test = decided(node, analysis)
+        if test is not None and _in_loop(test, analysis):
+            raise Refused(
+                "branch-on-symbol",
+                f"`{ast.unparse(test)}` would ask a symbol, and in a loop that ends the whole frame",
+            )
+
+
+def check_read(node: ast.expr, analysis: Analysis) -> None:
+    """Whether capturing one number or size helps.
+
+    Raises:
+        Refused: where it decides a branch, so that the graph ends there instead.
+    """
+    test = decided(node, analysis)
+    if test is not None:
+        raise Refused(
+            "branch-on-symbol", f"`{ast.unparse(test)}` would end the graph instead of the read"
+        )
+
+
+def decided(node: ast.expr, analysis: Analysis) -> ast.expr | None:
+    """A test that a number or size decides; Dynamo takes over those of assertions."""
+    sized = shape_from_data(node, analysis) is not None
+    names = _derived(node, analysis, through_tensors=sized)
+    for condition in analysis.conditions.values():
+        if isinstance(condition.owner, ast.Assert) or condition.eager:
+            continue
+        for leaf in leaves(condition.test):
+            value = analysis.values.get(leaf)
+            if value is not None and value.tensor:
+                continue
+            if any(_contains(part, node, names) for part in ([leaf] if not sized else _sizes(leaf))):
+                return condition.test
+    return None
+
+
+def _sized(analysis: Analysis) -> list[ast.expr]:
+    return [
+        n
+        for n in analysis.places
+        if isinstance(n, ast.expr) and shape_from_data(n, analysis) is not None
+    ]
+
+
+def _sizes(test: ast.expr) -> Iterator[ast.expr]:
+    """What a test asks the size of."""
+    for node in walk(test):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name) and node.func.id == "len":
+                yield from node.args
+            elif isinstance(node.func, ast.Attribute) and node.func.attr in {"size", "numel"}:
+                yield node.func.value
+        elif isinstance(node, ast.Attribute) and node.attr == "shape":
+            yield node.value
+
+
+def _derived(node: ast.expr, analysis: Analysis, *, through_tensors: bool) -> set[str]:
+    """Names that hold something made of a number, or a tensor made of one whose size is meant."""
+    names: set[str] = set()
+    bound = list(_bindings(analysis))
+    grown = True
+    while grown:
+        grown = False
+        for target, value in bound:
+            known = analysis.values.get(value)
+            if not through_tensors and known is not None and known.tensor:
+                continue
+            if not _contains(value, node, names):
+                continue
+            found = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+            grown = grown or not found <= names
+            names |= found
+    return names
+
+
+def _bindings(analysis: Analysis) -> Iterator[tuple[ast.expr, ast.expr]]:
+    for node in walk(analysis.info.node):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if not isinstance(target, ast.Subscript):
+                    yield target, node.value
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)) and node.value is not None:
+            yield node.target, node.value
+        elif isinstance(node, (ast.For, ast.comprehension)):
+            yield node.target, node.iter
+
+
+def _contains(value: ast.AST, node: ast.expr, names: set[str]) -> bool:
+    return any(n is node or (isinstance(n, ast.Name) and n.id in names) for n in walk(value))
+
+
+def _taken_apart(node: ast.expr, analysis: Analysis) -> ast.expr | None:
+    """Where a tensor whose length is a symbol is read as a list, or looped over."""
+    names = _derived(node, analysis, through_tensors=True)
+    for found in walk(analysis.info.node):
+        if isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute):
+            if found.func.attr == "tolist" and _contains(found.func.value, node, names):
+                return found
+        elif isinstance(found, (ast.For, ast.comprehension)):
+            for part in _looped(found.iter):
+                value = analysis.values.get(part)
+                if value is not None and value.tensor and _contains(part, node, names):
+                    return found.iter
+    return None
+
+
+def _looped(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _ITERATED:
+        for argument in node.args:
+            yield from _looped(argument)
+    else:
+        yield node
+
+
+def _in_loop(test: ast.expr, analysis: Analysis) -> bool:
+    if any(isinstance(n, _COMPREHENSIONS) for n in walk(test)):
+        return True
+    module: Module = analysis.info.module
+    current: ast.AST | None = test
+    while current is not None and current is not analysis.info.node:
+        if isinstance(current, (ast.For, ast.While, *_COMPREHENSIONS)):
+            return True
+        current = module.parents.get(current)
+    return False
