@@ -36,10 +36,14 @@ class NotApplicable(Refused):
 
 @dataclass(frozen=True)
 class Guard:
-    """A static operand, and the truth it must have for the predicate to decide."""
+    """A static operand, and the truth it must have for the predicate to decide.
+
+    One of `shapes` is not in the source: where the shapes differ, `torch.equal` is False.
+    """
 
     node: ast.expr
     truth: bool
+    shapes: bool = False
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,7 @@ def _leaf(test: ast.expr, analysis: Analysis) -> tuple[list[Guard], Predicate | 
         return [], None
     leaf = Leaf(test, value, scalar=kind == "scalar")
     shapes = same_shapes(test, analysis.values)
-    return ([Guard(shapes, True)] if shapes is not None else []), leaf
+    return ([Guard(shapes, True, shapes=True)] if shapes is not None else []), leaf
 
 
 def check_unconditional(operand: ast.expr, analysis: Analysis, facts: Facts) -> None:

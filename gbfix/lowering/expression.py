@@ -24,7 +24,7 @@ from gbfix.lowering.branch import check_tensor
 from gbfix.lowering.gradients import held_attributes, stale_graph, stale_reason
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.lost_stores import check_stores
-from gbfix.lowering.placement import around, width_for
+from gbfix.lowering.placement import around, unlike_shapes, width_for
 from gbfix.source.text import Edit
 
 UNPROVEN = (
@@ -92,7 +92,10 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
         if not context.view.has_comment(start, end):
             text = layout.indent(body, context.view.indent(statement)).lstrip()
             return Fix(form, safety, reason, (Edit(start, end, text),), context.needs_torch)
-    edits = around(statement, body, torch, parts.guards, context)
+    edits = (
+        *around(statement, body, torch, parts.guards, context),
+        *unlike_shapes(node, parts.guards, torch, context),
+    )
     return Fix(form, safety, reason, edits, context.needs_torch)
 
 

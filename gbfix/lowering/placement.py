@@ -40,7 +40,22 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
     lead = compiled_block(
         node, body, torch, branch.split.guards, context, join="" if alone else "el"
     )
-    return (lead, *_without_inner(branch, context))
+    return (lead, *unlike_shapes(node, branch.split.guards, torch, context), *_without_inner(branch, context))
+
+
+def unlike_shapes(
+    node: ast.If | ast.IfExp, guards: Sequence[Guard], torch: str, context: Context
+) -> tuple[Edit, ...]:
+    """Edits that decide the original test while compiling, where `torch.equal` is given unlike shapes."""
+    if not any(g.shapes for g in guards) or not all(g.truth for g in guards):
+        return ()
+    if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not):
+        return compiled_test(node, torch, (), context) if len(guards) == 1 else ()
+    joined = isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And)
+    tests = node.test.values if isinstance(node.test, ast.BoolOp) and joined else [node.test]
+    if all(isinstance(t, (ast.Call, ast.Name, ast.Attribute, ast.Compare)) for t in tests):
+        return eager_only_test(node, torch, context)
+    return ()
 
 
 def compiled_block(
@@ -75,7 +90,7 @@ def compiled_block(
     return Edit(at, at, f"{block}{indent}{join}")
 
 
-def eager_only_test(node: ast.If, torch: str, context: Context) -> tuple[Edit, ...]:
+def eager_only_test(node: ast.If | ast.IfExp, torch: str, context: Context) -> tuple[Edit, ...]:
     """Edits that make the test of an `if` false while compiling."""
     view = context.view
     start, end = view.start(node.test), view.end(node.test)
@@ -94,7 +109,7 @@ def eager_only_test(node: ast.If, torch: str, context: Context) -> tuple[Edit, .
 
 
 def compiled_test(
-    node: ast.If, torch: str, guards: Sequence[Guard], context: Context
+    node: ast.If | ast.IfExp, torch: str, guards: Sequence[Guard], context: Context
 ) -> tuple[Edit, ...]:
     """Edits that make what a test asks of tensors true while compiling; its guards keep their say.
 
