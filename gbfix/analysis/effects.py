@@ -24,7 +24,7 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.logs import is_log_call
-from gbfix.analysis.project import FunctionInfo, stored_names
+from gbfix.analysis.project import BUILTINS, FunctionInfo, stored_names
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 
@@ -310,7 +310,8 @@ class _Collector(ast.NodeVisitor):
         if inner.attributes:
             found.unknown.append(f"{info.node.name} (sets {', '.join(inner.attributes)})")
         outside: list[ast.expr] = []
-        for target, _ in inner.mutated:
+        targets = [t for target, _ in inner.mutated for t in _looped_over(target, info)]
+        for target in targets:
             if _local(target, info):
                 continue
             argument = _argument_for(target, info, node)
@@ -347,6 +348,21 @@ def _argument_for(target: ast.expr, info: FunctionInfo, node: ast.Call) -> ast.e
     if at < 0 or any(isinstance(a, ast.Starred) for a in node.args):
         return None
     return node.args[at] if at < len(node.args) else None
+
+
+def _looped_over(target: ast.expr, info: FunctionInfo) -> list[ast.expr]:
+    """What is changed in place; for the variable of a loop, what the loop runs over."""
+    base = target
+    while isinstance(base, (ast.Subscript, ast.Attribute)):
+        base = base.value
+    if not isinstance(base, ast.Name):
+        return [target]
+    for loop in walk(info.node):
+        if isinstance(loop, ast.For) and base.id in stored_names(loop.target):
+            names = [n for n in walk(loop.iter) if isinstance(n, ast.Name)]
+            inside = [n for n in names if n.id not in BUILTINS and n.id != base.id]
+            return [*inside] or [target]
+    return [target]
 
 
 def _local(target: ast.expr, info: FunctionInfo) -> bool:

@@ -67,7 +67,9 @@ def decided(node: ast.expr, analysis: Analysis) -> ast.expr | None:
             value = analysis.values.get(leaf)
             if value is not None and value.tensor:
                 continue
-            if any(_contains(part, node, names) for part in ([leaf] if not sized else _sizes(leaf))):
+            if any(
+                _contains(part, node, names) for part in ([leaf] if not sized else _sizes(leaf))
+            ):
                 return condition.test
     return None
 

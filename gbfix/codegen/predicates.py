@@ -23,6 +23,7 @@ from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.codegen.expressions import flat
+from gbfix.codegen.gathered import gathered
 from gbfix.codegen.view import View
 
 _FLIPPED: dict[type[ast.cmpop], str] = {ast.Eq: "!=", ast.NotEq: "=="}
@@ -100,6 +101,10 @@ class Renderer:
             )
             if all(isinstance(p, Negated) for p in predicate.parts):
                 return self.render(flipped)
+        if isinstance(predicate, Leaf) and predicate.scalar:
+            total = gathered(predicate.node, self.view, self.analysis, self.torch)
+            if total is not None:
+                return Rendered(total.denied, False, True, True)
         if isinstance(predicate, Leaf) and not predicate.scalar:
             node = predicate.node
             if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -173,6 +178,9 @@ class Renderer:
                 if not isinstance(node.args[0], _BARE):
                     text = f"({text})"
                 return Rendered(f"{text}.{node.func.id}()", True, True, True)
+        total = gathered(node, self.view, self.analysis, self.torch)
+        if total is not None:
+            return Rendered(total.asked, False, True, True)
         comparison = self._comparison(node)
         if comparison is not None:
             return Rendered(comparison, True, True, True)
@@ -240,7 +248,7 @@ class Renderer:
 
     def _exact(self, node: ast.expr) -> bool:
         """Whether a number compares the same in any dtype: integers, and integral floats."""
-        if self._read(node) is not None:
+        if self._read(node) is not None or gathered(node, self.view, self.analysis, self.torch):
             return True
         if isinstance(node, ast.UnaryOp):
             return self._exact(node.operand)
@@ -255,6 +263,9 @@ class Renderer:
 
     def _side(self, node: ast.expr, wide: bool) -> str:
         inner = self._read(node)
+        total = gathered(node, self.view, self.analysis, self.torch)
+        if total is not None and total.name == "sum":
+            return f"{total.total}.double()" if wide else total.total
         if inner is None:
             value = self.analysis.values.get(node)
             if value is None or value.kinds & (Kind.SCALAR | Kind.TENSOR):

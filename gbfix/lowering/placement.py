@@ -40,13 +40,17 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
     lead = compiled_block(
         node, body, torch, branch.split.guards, context, join="" if alone else "el"
     )
-    return (lead, *unlike_shapes(node, branch.split.guards, torch, context), *_without_inner(branch, context))
+    return (
+        lead,
+        *unlike_shapes(node, branch.split.guards, torch, context),
+        *_without_inner(branch, context),
+    )
 
 
 def unlike_shapes(
     node: ast.If | ast.IfExp, guards: Sequence[Guard], torch: str, context: Context
 ) -> tuple[Edit, ...]:
-    """Edits that decide the original test while compiling, where `torch.equal` is given unlike shapes."""
+    """Edits that decide the original test while compiling: tensors of unlike shapes are not equal."""
     if not any(g.shapes for g in guards) or not all(g.truth for g in guards):
         return ()
     if isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not):

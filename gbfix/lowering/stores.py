@@ -8,7 +8,7 @@ Only buffers of `self` qualify: anything else in-place is refused elsewhere.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis import torch_table
@@ -41,7 +41,7 @@ def store_of(statement: ast.stmt, analysis: Analysis, facts: Facts) -> Store | N
     steps: list[ast.Call] = []
     node = statement.value
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if not _has_value_form(node):
+        if not has_value_form(node):
             return None
         steps.append(node)
         node = node.func.value
@@ -57,7 +57,8 @@ def store_of(statement: ast.stmt, analysis: Analysis, facts: Facts) -> Store | N
     return Store(name, place, tuple(reversed(steps)))
 
 
-def _has_value_form(node: ast.Call) -> bool:
+def has_value_form(node: ast.Call) -> bool:
+    """Whether an in-place call of a method has a counterpart that gives the value alone."""
     assert isinstance(node.func, ast.Attribute)
     method = node.func.attr
     if not method.endswith("_") or method.endswith("__"):
@@ -72,20 +73,39 @@ def _has_value_form(node: ast.Call) -> bool:
 
 def value_text(store: Store, view: View, torch: str) -> str:
     """The value that the update would leave in the buffer."""
-    text = store.place
-    for step in store.steps:
+    return value_of(store.place, store.steps, lambda node: flat(view, node), torch, store.name)
+
+
+def value_of(
+    place: str,
+    steps: Sequence[ast.Call],
+    source: Callable[[ast.expr], str],
+    torch: str,
+    name: str | None = None,
+) -> str:
+    """The value that in-place calls on a place would leave in it.
+
+    Args:
+        place: the text of what is updated.
+        steps: the calls, in the order in which they run.
+        source: the text of an argument.
+        torch: the module's name for torch.
+        name: the text of what has its shape and dtype, if that is not the place.
+    """
+    text = place
+    for step in steps:
         assert isinstance(step.func, ast.Attribute)
         method = step.func.attr
-        arguments = [flat(view, a) for a in step.args]
-        arguments += [f"{k.arg}={flat(view, k.value)}" for k in step.keywords if k.arg]
+        arguments = [source(a) for a in step.args]
+        arguments += [f"{k.arg}={source(k.value)}" for k in step.keywords if k.arg]
         if method == "copy_":
             text = arguments[0]
             if not isinstance(step.args[0], (ast.Name, ast.Attribute, ast.Call, ast.Subscript)):
-                text = f"({text})" if len(store.steps) > 1 else text
+                text = f"({text})" if len(steps) > 1 else text
         elif method == "fill_":
-            text = f"{torch}.full_like({store.name}, {arguments[0]})"
+            text = f"{torch}.full_like({name or place}, {arguments[0]})"
         elif method == "zero_":
-            text = f"{torch}.zeros_like({store.name})"
+            text = f"{torch}.zeros_like({name or place})"
         else:
             text = f"{text}.{method[:-1]}({', '.join(arguments)})"
     return text

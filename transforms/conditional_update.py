@@ -1,0 +1,122 @@
+"""Updates tensors in place only where a test on a tensor holds.
+
+An optimizer step that is skipped when gradients overflow decides nothing that has a name: it changes
+tensors that others hold. In the compiled path every update is computed, and `torch.where` keeps the
+old values where the test does not hold. Loops, static branches and functions of the same module that
+only update are written out.
+
+Before:
+
+    def step(parameters: list[torch.Tensor], gradients: list[torch.Tensor], found_inf: torch.Tensor):
+        if found_inf.item() == 0:
+            for p, g in zip(parameters, gradients):
+                p.sub_(0.1 * g)
+        return parameters
+
+After:
+
+    def step(parameters: list[torch.Tensor], gradients: list[torch.Tensor], found_inf: torch.Tensor):
+        if torch.compiler.is_compiling():
+            holds = found_inf.reshape(()) == 0
+            for p, g in zip(parameters, gradients):
+                p.copy_(torch.where(holds, p.sub(0.1 * g), p))
+        elif found_inf.item() == 0:
+            for p, g in zip(parameters, gradients):
+                p.sub_(0.1 * g)
+        return parameters
+
+The work of the update is done every time, as in the fused optimizers of torch. An update that could
+not have been made raises when compiled even where the test does not hold, and so does one of a leaf
+that requires a gradient; a NaN in an update that is not stored can reach a gradient. So the fix asks
+for a review. What changes Python state, calls an optimizer, or may fail on some data is left alone.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from gbfix.analysis.conditions import Negated, NotApplicable, split
+from gbfix.analysis.sites import BreakSite
+from gbfix.codegen.fitting import fitted
+from gbfix.codegen.layout import indent
+from gbfix.codegen.predicates import Renderer, single
+from gbfix.diagnoses import TENSOR_BRANCH
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.gradients import gradients_are_off
+from gbfix.lowering.masked_steps import MaskedSteps
+from gbfix.lowering.placement import compiled_block, width_for
+from gbfix.lowering.views import block_of, is_elif
+
+_REASON = "every update is computed, and stored only where the test holds"
+_GRADIENTS = "; gradients through one that is not stored are zero, or NaN, instead of None"
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Offer to store updates in place under a mask.
+
+    Raises:
+        Refused: where an arm does more than update tensors.
+    """
+    node = site.node
+    if not isinstance(node, ast.If):
+        raise NotApplicable("no-update", "no block of updates is decided here")
+    leaving, after = _skips(node, context)
+    torch = context.torch(site.statement)
+    parts = split(node.test, context.analysis, context.facts)
+    asked = Negated(parts.predicate) if leaving else parts.predicate
+    predicate = single(Renderer(context.view, context.analysis, torch).render(asked))
+    condition = predicate.text if predicate.boolean else f"{predicate.operand} != 0"
+    holds = context.names.take("holds")
+    steps = MaskedSteps(context, torch)
+    steps.inside([*node.body, *node.orelse, *after])
+    if leaving:
+        lines = steps.lines(after, holds)
+    else:
+        lines = [*steps.lines(node.body, holds), *steps.lines(node.orelse, f"~{holds}")]
+    if not steps.stored:
+        raise NotApplicable("no-update", "nothing is updated in place")
+    if leaving and isinstance(node.body[-1], ast.Return):
+        lines.append(context.view.text(node.body[-1]))
+    width = width_for(context, node)
+    text = "\n".join(_fitted([f"{holds} = {condition}", *lines], width, context.unit))
+    join = "" if leaving or is_elif(node, context.info.module) else "el"
+    edit = compiled_block(node, text, torch, parts.guards, context, join=join)
+    reason = _REASON if gradients_are_off(node, context.info) else f"{_REASON}{_GRADIENTS}"
+    return Fix("conditional_update", Safety.REVIEW, reason, (edit,), context.needs_torch)
+
+
+def _skips(node: ast.If, context: Context) -> tuple[bool, list[ast.stmt]]:
+    """Whether an `if` only leaves the function, and the updates that it skips by that."""
+    first = node.body[0]
+    if len(node.body) != 1 or not isinstance(first, ast.Return) or node.orelse:
+        return False, []
+    if context.info.module.parents.get(node) is not context.info.node:
+        raise NotApplicable("no-update", "the function is left from inside of another block")
+    block = block_of(node, context.info.module)
+    rest = list(block[block.index(node) + 1 :])
+    given = ast.dump(first.value) if first.value is not None else ""
+    last = rest.pop() if rest and isinstance(rest[-1], ast.Return) else None
+    kept = ast.dump(last.value) if isinstance(last, ast.Return) and last.value is not None else ""
+    if given != kept or (first.value is not None and not isinstance(first.value, ast.Name)):
+        raise NotApplicable("no-update", "the function returns something else when it is left")
+    return True, rest
+
+
+def _fitted(lines: Sequence[str], width: int, unit: str) -> list[str]:
+    made = []
+    for line in lines:
+        depth = len(line) - len(line.lstrip())
+        made.append(indent(fitted(line[depth:], width - depth, unit), line[:depth]))
+    return made
+
+
+TRANSFORM = Transform(
+    name="conditional_update",
+    codes=(TENSOR_BRANCH.code,),
+    summary="store updates in place where a test on a tensor holds",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=35,
+)
