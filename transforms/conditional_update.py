@@ -44,9 +44,10 @@ from gbfix.codegen.predicates import Renderer, single
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.gradients import gradients_are_off
+from gbfix.lowering.gradients import gradients_are_off, stale_reason
 from gbfix.lowering.masked_steps import MaskedSteps
 from gbfix.lowering.placement import compiled_block, width_for
+from gbfix.lowering.stores import has_value_form
 from gbfix.lowering.views import block_of, is_elif
 
 _REASON = "every update is computed, and stored only where the test holds"
@@ -63,6 +64,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if not isinstance(node, ast.If):
         raise NotApplicable("no-update", "no block of updates is decided here")
     leaving, after = _skips(node, context)
+    arms = after if leaving else [*node.body, *node.orelse]
+    if not any(_updates(n, context) for s in arms for n in ast.walk(s)):
+        raise NotApplicable("no-update", "nothing is updated in place")
     torch = context.torch(site.statement)
     parts = split(node.test, context.analysis, context.facts)
     asked = Negated(parts.predicate) if leaving else parts.predicate
@@ -83,8 +87,29 @@ def propose(site: BreakSite, context: Context) -> Fix:
     text = "\n".join(_fitted([f"{holds} = {condition}", *lines], width, context.unit))
     join = "" if leaving or is_elif(node, context.info.module) else "el"
     edit = compiled_block(node, text, torch, parts.guards, context, join=join)
-    reason = _REASON if gradients_are_off(node, context.info) else f"{_REASON}{_GRADIENTS}"
-    return Fix("conditional_update", Safety.REVIEW, reason, (edit,), context.needs_torch)
+    safety, reason = Safety.REVIEW, _REASON
+    if not gradients_are_off(node, context.info):
+        reason = f"{_REASON}{_GRADIENTS}"
+        if steps.kept:
+            safety, reason = Safety.UNSAFE, stale_reason(steps.kept[0])
+    return Fix("conditional_update", safety, reason, (edit,), context.needs_torch)
+
+
+def _updates(node: ast.AST, context: Context) -> bool:
+    """Whether a statement updates a tensor in place, or calls a function of the project."""
+    values = context.analysis.values
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        function = node.value.func
+        if isinstance(function, ast.Attribute) and has_value_form(node.value):
+            return True
+        value = values.get(function)
+        name = value.reference if value is not None else None
+        return context.facts.project.function_info(name) is not None
+    target: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+        target = node.targets[0].value
+    value = values.get(target) if isinstance(target, (ast.Name, ast.Attribute)) else None
+    return value is not None and value.tensor
 
 
 def _skips(node: ast.If, context: Context) -> tuple[bool, list[ast.stmt]]:

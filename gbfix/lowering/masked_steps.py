@@ -21,6 +21,7 @@ from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flatten
 from gbfix.codegen.layout import indent
 from gbfix.fixes import Context
+from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.stores import has_value_form, value_of
 
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -43,12 +44,14 @@ class _Scope:
 class MaskedSteps:
     """Writes statements so that their updates only count where a predicate holds.
 
-    `stored` counts the updates that were written.
+    `stored` counts the updates that were written; `kept` names what is updated and held by an object,
+    with gradients recorded.
     """
 
     context: Context
     torch: str
     stored: int = field(default=0, init=False)
+    kept: list[str] = field(default_factory=list, init=False)
     _inside: set[ast.AST] = field(default_factory=set, init=False)
 
     def inside(self, statements: Sequence[ast.stmt]) -> None:
@@ -83,7 +86,7 @@ class MaskedSteps:
         if isinstance(statement, ast.AugAssign):
             return [self._augmented(statement, predicate, scope)]
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            return [self._assigned(statement, statement.targets[0], predicate, scope)]
+            return self._assigned(statement, statement.targets[0], predicate, scope)
         raise Refused("statement-in-arm", f"line {statement.lineno} is no update in place")
 
     def _check(self, nodes: Sequence[ast.AST], scope: _Scope) -> None:
@@ -150,16 +153,26 @@ class MaskedSteps:
         self._check([a for s in steps for a in (*s.args, *(k.value for k in s.keywords))], scope)
         self._check_place(node, scope)
         place = self._text(node, scope)
-        value = value_of(place, steps, lambda n: self._text(n, scope), self.torch)
+        given = [a for s in steps for a in (*s.args, *(k.value for k in s.keywords))]
+        own = self._is_own(node, statement, scope)
+        start = place
+        if not own and not self._is_linear(steps, scope):
+            if not gradients_are_off(statement, scope.analysis.info):
+                start = f"{place}.clone()"  # what autograd keeps of it may not change
+        value = value_of(start, steps, lambda n: self._text(n, scope), self.torch, place)
         last = steps[-1].func
         assert isinstance(last, ast.Attribute)
         if last.attr == "copy_":
-            given = scope.analysis.values.get(steps[-1].args[0])
+            copied = scope.analysis.values.get(steps[-1].args[0])
             mine = scope.analysis.values.get(node)
-            if given is None or not given.tensor:
+            if copied is None or not copied.tensor:
                 raise Refused("value-unproven", f"`{value}` is not proven to be a tensor")
-            if mine is None or mine.dtype != given.dtype:
+            if mine is None or mine.dtype != copied.dtype:
                 value = f"{_operand(value)}.to({place}.dtype)"
+            given = []
+        self._keep(node, statement, scope)
+        if own:
+            return [self._rebound(node, place, value, given, predicate, scope)]
         return [self._stored(place, value, predicate)]
 
     def _augmented(self, statement: ast.AugAssign, predicate: str, scope: _Scope) -> str:
@@ -174,16 +187,123 @@ class MaskedSteps:
         right = self._text(statement.value, scope)
         loose = not isinstance(statement.value, (ast.Name, ast.Attribute, ast.Call, ast.Constant))
         right = f"({right})" if loose else right
-        return self._stored(place, f"{place} {symbol} {right}", predicate)
+        text = f"{place} {symbol} {right}"
+        if self._is_own(statement.target, statement, scope):
+            given = [statement.value]
+            return self._rebound(statement.target, place, text, given, predicate, scope)
+        factor = scope.analysis.values.get(statement.value)
+        linear = isinstance(statement.op, (ast.Add, ast.Sub)) or (
+            factor is not None and factor.static
+        )
+        if not linear and not gradients_are_off(statement, scope.analysis.info):
+            text = f"{place}.clone() {symbol} {right}"
+        return self._stored(place, text, predicate)
 
     def _assigned(
         self, statement: ast.Assign, target: ast.expr, predicate: str, scope: _Scope
-    ) -> str:
+    ) -> list[str]:
+        if isinstance(target, ast.Subscript):
+            return self._part(statement, target, predicate, scope)
         if not isinstance(target, ast.Name):
             raise Refused("statement-in-arm", f"an arm assigns `{ast.unparse(target)}`")
         self._check_fresh(target, scope)
         self._check([statement.value], scope)
-        return f"{self._text(target, scope)} = {self._text(statement.value, scope)}"
+        return [f"{self._text(target, scope)} = {self._text(statement.value, scope)}"]
+
+    def _part(
+        self, statement: ast.Assign, target: ast.Subscript, predicate: str, scope: _Scope
+    ) -> list[str]:
+        """A part of a tensor that is assigned to."""
+        base = scope.analysis.values.get(target.value)
+        given = scope.analysis.values.get(statement.value)
+        if base is None or not base.tensor or dotted(target.value) is None:
+            raise Refused("statement-in-arm", f"an arm assigns `{ast.unparse(target)}`")
+        mask = scope.analysis.values.get(target.slice)
+        if mask is not None and mask.tensor and mask.boolean and given is not None:
+            if not given.only(Kind.STATIC):
+                raise Refused("mask-index", f"`{ast.unparse(target)}` is written by a mask as well")
+            self._check([statement.value, target.slice], scope)
+            self.stored += 1
+            index = _operand(self._text(target.slice, scope))
+            place = f"{self._text(target.value, scope)}[{index} & {predicate}]"
+            return [f"{place} = {self._text(statement.value, scope)}"]
+        for part in target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]:
+            self._check_index(part, scope)
+        self._check([statement.value], scope)
+        place, value = self._text(target, scope), self._text(statement.value, scope)
+        if given is None or not (given.tensor or given.static):
+            raise Refused("value-unproven", f"`{value}` is not proven to be a tensor or a number")
+        if given.tensor and given.dtype != base.dtype:
+            value = f"{_operand(value)}.to({self._text(target.value, scope)}.dtype)"
+        whole = isinstance(statement.value, ast.Constant) and type(statement.value.value) is int
+        if not given.tensor and not (base.floating or whole):
+            raise Refused("dtype-unproven", f"`{place}` is not proven to be of a floating dtype")
+        self.stored += 1
+        lines: list[str] = []
+        self._keep(target.value, statement, scope)
+        if self._is_own(target.value, statement, scope):  # what autograd keeps of it may not change
+            name = self._text(target.value, scope)
+            lines.append(f"{name} = {name}.clone()")
+        return [*lines, f"{place} = {self.torch}.where({predicate}, {value}, {place})"]
+
+    def _keep(self, node: ast.expr, statement: ast.stmt, scope: _Scope) -> None:
+        """Note what is updated, if an object holds it and its graph."""
+        name = ast.unparse(node)
+        if "." in name and not name.endswith(".data"):
+            if not gradients_are_off(statement, scope.analysis.info):
+                self.kept.append(name)
+
+    def _check_index(self, part: ast.expr, scope: _Scope) -> None:
+        bounds = [part.lower, part.upper, part.step] if isinstance(part, ast.Slice) else [part]
+        for bound in bounds:
+            value = scope.analysis.values.get(bound) if bound is not None else None
+            if bound is not None and not isinstance(bound, (ast.Constant, ast.UnaryOp)):
+                if value is None or not value.only(Kind.STATIC | Kind.NONE):
+                    raise Refused("impure-target", f"`{ast.unparse(bound)}` may read a tensor")
+
+    def _is_own(self, node: ast.expr, statement: ast.stmt, scope: _Scope) -> bool:
+        """Whether a local name is the only way to what is updated, so that it may be rebound."""
+        if scope.depth or not isinstance(node, ast.Name):
+            return False
+        info = scope.analysis.info
+        before = scope.analysis.before.get(statement, {}).get(node.id)
+        outer = any(
+            isinstance(n, (ast.Global, ast.Nonlocal)) and node.id in n.names
+            for n in walk(info.node)
+        )
+        captured = node.id in self.context.liveness.captured
+        return before is not None and before.tensor and before.unshared and not outer | captured
+
+    def _is_linear(self, steps: Sequence[ast.Call], scope: _Scope) -> bool:
+        """Whether no derivative of the steps needs what was there before."""
+        for step in steps:
+            assert isinstance(step.func, ast.Attribute)
+            values = [scope.analysis.values.get(a) for a in step.args]
+            numbers = all(v is not None and v.static for v in values)
+            if step.func.attr not in {"add_", "sub_", "copy_", "fill_", "zero_"} and not (
+                step.func.attr in {"mul_", "div_"} and numbers
+            ):
+                return False
+        return True
+
+    def _rebound(
+        self,
+        node: ast.expr,
+        place: str,
+        value: str,
+        given: Sequence[ast.expr],
+        predicate: str,
+        scope: _Scope,
+    ) -> str:
+        self.stored += 1
+        mine = scope.analysis.values.get(node)
+        values = [scope.analysis.values.get(a) for a in given]
+        same = mine is not None and all(
+            v is not None and ((v.tensor and v.dtype == mine.dtype) or (v.static and mine.floating))
+            for v in values
+        )
+        cast = "" if same else f".to({place}.dtype)"
+        return f"{place} = {self.torch}.where({predicate}, {value}, {place}){cast}"
 
     def _stored(self, place: str, value: str, predicate: str) -> str:
         self.stored += 1
