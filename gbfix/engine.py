@@ -30,7 +30,8 @@ from gbfix.settings import Settings
 from gbfix.source.text import Edit, SourceFile, offset_before
 from gbfix.suppressions import Suppression, parse, suppressed, unused_notices
 
-MOST_PASSES = 12
+# A pass makes every fix that does not touch another; what takes longer never ends.
+MOST_PASSES = 40
 NARROWED = (
     "the project uses torch.compile, so only what that reaches was looked at; "
     "--region forward looks at every forward"
@@ -280,8 +281,11 @@ class _Run:
             if self.at is not None:
                 self.rewrite = False
         else:
-            names = ", ".join(str(s.original.path) for s in todo)
-            self.notices.append(f"{names}: still changing after {MOST_PASSES} passes")
+            for state in todo:
+                state.fail(
+                    "internal error, the file is left as it was: its fixes make room for more of "
+                    f"the same after {MOST_PASSES} passes"
+                )
         result = _result(self.states, self.notices)
         return replace(result, consulted=self.consulted, absent=self.absent)
 

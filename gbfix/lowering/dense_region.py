@@ -8,6 +8,7 @@ dense form is in `dense`.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import NotApplicable, Refused
@@ -120,9 +121,25 @@ def _grown(block: list[ast.stmt], at: int, context: Context, torch: str) -> Regi
     made = DenseBlock(context, torch)
     for position in range(at, best + 1):
         _add(made, block, position)
+    _check_consumed(block[at : best + 1], made.lines, context)
     return Region(
         tuple(block[at : best + 1]), tuple(made.lines), tuple(made.masks.tests), made.found
     )
+
+
+def _check_consumed(statements: Sequence[ast.stmt], lines: Sequence[str], context: Context) -> None:
+    """Refuse a region that still selects what it was to do without, in the index of a store say.
+
+    Raises:
+        Refused: for the first selection that is left.
+    """
+    text = "\n".join(lines)
+    for statement in statements:
+        for node in walk(statement):
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+                selected = context.view.text(node)
+                if shape_from_data(node, context.analysis) is not None and selected in text:
+                    raise Refused("rows-leave", f"`{selected}` is needed as it is")
 
 
 def _add(made: DenseBlock, block: list[ast.stmt], position: int) -> None:
