@@ -55,6 +55,20 @@ def test_unknown_names(capsys: pytest.CaptureFixture[str], name: str, part: str)
     assert said.count("\n") == 1
 
 
+def test_every_name_is_explained() -> None:
+    """All entries of the installed registry; diagnoses and fixes with an example."""
+    from gbfix.cli.explain import _explained
+    from gbfix.diagnoses import DIAGNOSES
+    from gbfix.dynamo.registry import _registry
+    from gbfix.registry import transforms
+
+    assert all(any(True for _ in _explained(name)) for name in _registry())
+    for name in (*DIAGNOSES, *(transform.name for transform in transforms())):
+        text = "\n".join(str(line) for line in _explained(name))
+        assert "Fix: " in text
+        assert "Before:" in text
+
+
 def test_without_torch(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_registry", dict)
     assert "not in the registry of the torch that is installed" in page(capsys, "GB0170")

@@ -249,6 +249,25 @@ def test_the_patch_goes_into_git_apply(programs: Programs) -> None:
     assert "is_compiling" in (programs.folder / "step.py").read_text()
 
 
+@pytest.mark.skipif(shutil.which("patch") is None, reason="needs patch")
+def test_the_patch_of_an_installed_package_goes_to_its_folder(
+    programs: Programs, tmp_path: Path
+) -> None:
+    installed = tmp_path / "lib" / "site-packages" / "library"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text(STEP)
+    programs.write(main="import library\nlibrary.step(1)\n")
+    packages = str(installed.parent)
+    programs.environment["PYTHONPATH"] += os.pathsep + packages
+    found = programs.run("--only", "library", "--write-patch", "p.patch", "main.py")
+    assert found.stdout == "step\n"
+    assert (programs.folder / "p.patch").read_text().startswith("--- a/library/__init__.py\n")
+    command = found.stderr.partition("`")[2].partition("`")[0]
+    assert command.startswith(f"patch -p1 -d {packages} -i ")
+    subprocess.run(command.split(), check=True)
+    assert "is_compiling" in (installed / "__init__.py").read_text()
+
+
 def test_a_file_that_changed_since_is_run_as_it_is(programs: Programs) -> None:
     programs.write(
         step=STEP,

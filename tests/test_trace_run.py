@@ -344,6 +344,37 @@ def test_compile_and_stance(tmp_path: Path) -> None:
     assert trace_in(tmp_path).entries[0].calls == 1
 
 
+@pytest.mark.parametrize(
+    ("stance", "breaks", "verdicts"),
+    [
+        ("eager_on_recompile", 0, []),  # the first compilation counts as one
+        ("fail_on_recompile", 0, [Verdict.RECOMPILE]),
+        ("eager_then_compile", 1, []),
+        ("aot_eager_then_compile", 1, []),
+    ],
+)
+def test_other_stances(tmp_path: Path, stance: str, breaks: int, verdicts: list[Verdict]) -> None:
+    program(
+        tmp_path,
+        """
+        import torch
+
+        @torch.compile(backend="eager")
+        def noisy(x):
+            print("noise")
+            return x + 1
+
+        for size in (2, 3):
+            noisy(torch.ones(size))
+        """,
+    )
+    done = traced(tmp_path, "--stance", stance, "program.py")
+    trace = trace_in(tmp_path)
+    assert done.returncode == len(verdicts)
+    assert len(trace.breaks) == breaks
+    assert [failure.verdict for failure in trace.failures] == verdicts
+
+
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     program(tmp_path, "print(1)")
     for arguments, sentence in (

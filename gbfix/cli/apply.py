@@ -159,6 +159,7 @@ def _met(result: RunResult, line: int) -> bool:
 
 def _show_diff(request: Request, result: RunResult, as_json: bool) -> int:
     from gbfix.delivery import make_diffs
+    from gbfix.source.diffing import apply_command
 
     cwd = Path.cwd()
     result, diffs = make_diffs(result, cwd)
@@ -169,7 +170,7 @@ def _show_diff(request: Request, result: RunResult, as_json: bool) -> int:
         _print_bytes(patch)
         _report(request, result, sys.stderr, written=False)
     if not all(path.resolve().is_relative_to(cwd.resolve()) for path in diffs.by_file):
-        say(f"some paths are outside the current folder: use `git -C {diffs.root} apply`.")
+        say(f"some paths are outside the current folder: use `{apply_command(diffs.root)}`.")
     say_errors(result)
     return 2 if result.errors else int(bool(patch))
 

@@ -123,6 +123,7 @@ def _is_installed(place: Path) -> bool:
 
 def _write_patch(result: RunResult, patch: Path) -> RunResult:
     from gbfix.delivery import make_diffs
+    from gbfix.source.diffing import apply_command
 
     result, diffs = make_diffs(result, Path.cwd())
     try:
@@ -130,7 +131,8 @@ def _write_patch(result: RunResult, patch: Path) -> RunResult:
     except OSError as error:
         raise UserError(f"{patch}: cannot be written: {error.strerror}.") from None
     if diffs.by_file and diffs.root.resolve() != Path.cwd().resolve():
-        say(f"the paths in {patch} are relative to {diffs.root}: use `git -C` to apply it there.")
+        command = f"{apply_command(diffs.root)} {patch.resolve()}"
+        say(f"the paths in {patch} are relative to {diffs.root}: `{command}` applies it there.")
     return result
 
 

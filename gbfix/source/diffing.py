@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 _CONTEXT = 3
+_INSTALLED = ("site-packages", "dist-packages")
 _ESCAPES = {
     7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f", 13: b"\\r",
     34: b'\\"', 92: b"\\\\",
@@ -43,15 +44,22 @@ def diff_root(paths: Iterable[Path], cwd: Path) -> Path:
     """The folder that the paths in a diff of these files are relative to.
 
     It is the root of the git repository around them all; without one, the current folder, or the
-    nearest folder above it that has all the files below it.
+    nearest folder above it that has all the files below it. Of installed packages it is the folder that
+    they are installed in, from which paths go as in the repository of the package.
     """
     folders = [str(_real(path).parent) for path in paths]
     if folders:
         shared = Path(os.path.commonpath(folders))
         for folder in (shared, *shared.parents):
-            if (folder / ".git").exists():
+            if (folder / ".git").exists() or folder.name in _INSTALLED:
                 return folder
     return Path(os.path.commonpath([str(_real(cwd)), *folders]))
+
+
+def apply_command(root: Path) -> str:
+    """What applies a patch whose paths are relative to a folder, up to the name of the patch."""
+    # `git apply` would look for a repository around installed packages, and find another one.
+    return f"patch -p1 -d {root} -i" if root.name in _INSTALLED else f"git -C {root} apply"
 
 
 def _real(path: Path) -> Path:

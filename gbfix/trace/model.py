@@ -27,6 +27,7 @@ class Verdict(str, Enum):
 
     USER_ERROR = "user error"  # it raises under the stance force_eager too
     GRAPH_BREAK = "graph break"  # something cannot be captured, and the call demands that it is
+    RECOMPILE = "recompile"  # it would be compiled again, and the stance forbids that
     COMPILER_FAILURE = "compiler failure"  # eager works; Dynamo or the backend does not
     UNKNOWN = "unknown"  # it could not be run again in eager
 

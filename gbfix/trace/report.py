@@ -88,6 +88,7 @@ def _failure(failure: Failure, names: dict[str, str]) -> Iterator[Line]:
     whose = {
         Verdict.USER_ERROR: "the program's own error",
         Verdict.GRAPH_BREAK: "a graph break where none is allowed",
+        Verdict.RECOMPILE: "a recompilation where the stance allows none",
         Verdict.COMPILER_FAILURE: "a failure of the compiler",
         Verdict.UNKNOWN: "of unknown origin",
     }[failure.verdict]

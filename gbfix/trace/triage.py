@@ -19,6 +19,7 @@ from typing import Any
 from gbfix.trace.model import Verdict
 
 _SECONDS = 20.0
+_FORBIDDEN = "when torch.compile stance is 'fail_on_recompile'"  # as of torch 2.6 to 2.13
 _UNTOLD = "fork-based multiprocessing"  # autograd's threads did not survive the fork
 
 
@@ -44,6 +45,8 @@ def judge(
     worked = again == ""
     if is_unsupported(error):
         return Verdict.GRAPH_BREAK, "eager works" if worked else "it was not run again in eager"
+    if _FORBIDDEN in str(error):
+        return Verdict.RECOMPILE, "eager works" if worked else "it was not run again in eager"
     if worked:
         return Verdict.COMPILER_FAILURE, "eager works"
     if type(error).__name__ in ("BackendCompilerFailed", "InductorError"):
