@@ -81,8 +81,11 @@ def consider(
         elif site.diagnosis is TENSOR_BRANCH:
             fix = _told_of_presumed(fix, context.presumed(site))
         outcome.fixes.append(fix)
-    # An assumption that cannot be proven comes last, whatever the order of preference.
-    outcome.fixes.sort(key=lambda f: (f.safety is Safety.UNSAFE, f.setting is not None))
+    # An assumption that cannot be proven comes late, and last what leaves a break behind.
+    lessening = {t.name for t in transforms if t.lessens}
+    outcome.fixes.sort(
+        key=lambda f: (f.transform in lessening, f.safety is Safety.UNSAFE, f.setting is not None)
+    )
     if not outcome.fixes and not outcome.refusals:
         outcome.refusals.append(
             Refusal("gbfix", "no-transform", "no transform that is selected treats this diagnosis")

@@ -29,17 +29,20 @@ After:
         reseed(3)
         return h * torch.rand_like(x)
 
-One break is left, and `fullgraph=True` still fails. It is not done to a function that computes with
-tensors, which would be lost to the compiler, nor to one that is compiled by itself.
+One break is left, and `fullgraph=True` still fails. A function that computes with tensors would be lost
+to the compiler, so it is only marked where nothing else treats it and there is little to lose: a break in
+a loop or a `try` makes Dynamo give up the whole function anyway, and what is called only for what it
+stores (a cache that grows) is not fused with what follows. Functions that call layers are left alone.
 """
 
 from __future__ import annotations
 
 import ast
 
-from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
+from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
@@ -50,14 +53,20 @@ from gbfix.fixes import Context, Fix, Transform
 from gbfix.python_diagnoses import DISABLED_FUNCTION
 from gbfix.source.text import Edit
 
-_REASON = "the graph ends once, at the call; the function has nothing that could be traced"
+_PLAIN = "the graph ends once, at the call; the function has nothing that could be traced"
+_SKIPPED = (
+    "the graph ends once, at the call; a break in a loop makes Dynamo trace nothing of the function"
+)
+_FOR_EFFECTS = (
+    "the graph ends once, at the call; the function is called for what it stores and runs in Python"
+)
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
     """Offer to mark the function around the site.
 
     Raises:
-        Refused: where the function computes with tensors, or is not only called by others.
+        NotApplicable: where the function has something to lose, or is not only called by others.
     """
     info, view = context.info, context.view
     node = info.node
@@ -67,15 +76,75 @@ def propose(site: BreakSite, context: Context) -> Fix:
         isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(node)
     ):
         raise NotApplicable("not-a-helper", "the function is suspended and resumed")
-    work = _traced_work(context)
-    if work is not None:
-        raise NotApplicable("traces-work", f"`{ast.unparse(work)}` is work for the compiler")
+    reason = _reason(site, context)
     if not _is_only_called(info, context.facts):
-        raise Refused("not-a-helper", f"`{node.name}` is not only called by compiled functions")
+        raise NotApplicable("not-a-helper", f"`{node.name}` is not only called")
     torch = context.torch(node.body[0])
     at = view.start(node)
     edit = Edit(at, at, f"@{torch}.compiler.disable\n{view.indent(node)}")
-    return Fix("disable", Safety.REVIEW, _REASON, (edit,), context.needs_torch)
+    return Fix("disable", Safety.REVIEW, reason, (edit,), context.needs_torch)
+
+
+def _reason(site: BreakSite, context: Context) -> str:
+    """Why the function has nothing to lose.
+
+    Raises:
+        NotApplicable: where it has.
+    """
+    work = _traced_work(context)
+    if work is None:
+        return _PLAIN
+    if _calls_layers(context.info, context.facts, set()):
+        raise NotApplicable("traces-work", "the function calls layers or other functions")
+    if _is_skipped(site, context):
+        return _SKIPPED
+    returned = [n for n in walk(context.info.node) if isinstance(n, ast.Return)]
+    if all(n.value is None for n in returned):
+        return _FOR_EFFECTS
+    raise NotApplicable("traces-work", f"`{ast.unparse(work)}` is work for the compiler")
+
+
+def _is_skipped(site: BreakSite, context: Context) -> bool:
+    """Whether the break stands in a loop or a `try`, so that Dynamo gives up the whole function."""
+    parents = context.info.module.parents
+    current: ast.AST | None = site.node
+    while current is not None and current is not context.info.node:
+        if isinstance(current, (ast.For, ast.While, ast.Try, ast.comprehension)):
+            return True
+        if isinstance(current, (ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)):
+            return True
+        current = parents.get(current)
+    return False
+
+
+def _calls_layers(info: FunctionInfo, facts: Facts, seen: set[ast.AST]) -> bool:
+    """Whether a function calls a layer, or what is not known, itself or through another."""
+    analysis = facts.analysis(info)
+    if analysis is None or info.node in seen:
+        return analysis is None
+    seen.add(info.node)
+    for node in walk(info.node):
+        if not isinstance(node, ast.Call):
+            continue
+        called = analysis.values.get(node.func)
+        if called is None or called.kinds & (Kind.MODULE | Kind.UNKNOWN | Kind.MAYBE):
+            if _is_unknown(node.func, analysis):
+                return True
+            continue
+        inner = facts.project.function_info(called.reference) if called.reference else None
+        if inner is not None and _calls_layers(inner, facts, seen):
+            return True
+    return False
+
+
+def _is_unknown(function: ast.expr, analysis: Analysis) -> bool:
+    """Whether a call of no known function may run a layer: no method of a tensor or container does."""
+    if not isinstance(function, ast.Attribute):
+        return True
+    receiver = analysis.values.get(function.value)
+    if receiver is not None and receiver.kinds & Kind.MODULE:
+        return function.attr != "register_buffer"
+    return receiver is None or bool(receiver.kinds & Kind.UNKNOWN)
 
 
 def _traced_work(context: Context) -> ast.AST | None:

@@ -38,6 +38,7 @@ from gbfix.analysis.conditions import (
     leaves,
 )
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
@@ -61,6 +62,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if not late:
         raise NotApplicable("no-order", "nothing static is asked after a tensor")
     for operand in late:
+        if _is_stored(operand, context):
+            raise Refused("mixed-condition", f"`{ast.unparse(operand)}` may be a tensor by then")
         if not is_total(operand):
             raise Refused(
                 "partial-condition",
@@ -76,6 +79,15 @@ def propose(site: BreakSite, context: Context) -> Fix:
     text = word.join(_operand(v, test, context) for v in ordered)
     reason = "the operands are the same, and the tensor is asked last"
     return Fix("static_first", Safety.SAFE, reason, (Edit(start, end, text),))
+
+
+def _is_stored(operand: ast.expr, context: Context) -> bool:
+    """Whether an operand reads an attribute that the function itself sets."""
+    read = {n.attr for n in walk(operand) if isinstance(n, ast.Attribute)}
+    return any(
+        isinstance(n, ast.Attribute) and n.attr in read and not isinstance(n.ctx, ast.Load)
+        for n in walk(context.info.node)
+    )
 
 
 def _operand(node: ast.expr, test: ast.BoolOp, context: Context) -> str:
