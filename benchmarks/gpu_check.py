@@ -2,8 +2,8 @@
 
 Runs the examples, the models of the break table and the fixtures, original against rewritten, on the
 device, within a budget of time. What does not run is shown with the reason. The rewritten examples
-and fixtures are those of the repository, so that torch is all the machine needs; the models need
-transformers and gbfix's own dependencies.
+and fixtures are those of the repository, so that torch is all the machine needs: neither gbfix nor
+numpy has to be installed. The models need transformers, and gbfix with its dependencies.
 
     python benchmarks/gpu_check.py > table.md              # under five minutes
     python benchmarks/gpu_check.py --device cpu --only examples
@@ -28,6 +28,12 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT), str(HERE)]
+
+import gbfix  # noqa: E402
+
+if importlib.util.find_spec("gbfix.transforms") is None:
+    # An installation has the transforms inside of the package, a checkout beside it.
+    gbfix.__path__.append(str(ROOT))
 
 from gbfix.dynamo.backends import default_backend  # noqa: E402
 from gbfix.dynamo.records import Capture  # noqa: E402

@@ -38,9 +38,9 @@ class Block(nn.Module):
 
 
 class Sized(nn.Module):
-    def __init__(self, size):
+    def __init__(self, sizes):
         super().__init__()
-        self.inner = nn.Linear(size, size)
+        self.inner = nn.Linear(sizes["in"], sizes["out"])
 
     def forward(self, x):
         if x.sum() > 0:
@@ -55,7 +55,7 @@ def flip(x):
 
 
 def make():
-    return Sized(3)
+    return Sized({"in": 3, "out": 3})
 
 
 def some():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import torch
 from gbfix.cli.main import main
 from gbfix.verify.api import verify
 from gbfix.verify.checker import verify_sides
+from gbfix.verify.constructing import construct, made_with
 from gbfix.verify.options import Options
-from gbfix.verify.recipes import Inputs
-from gbfix.verify.signatures import parameters
+from gbfix.verify.recipes import CallRecipe, Inputs
+from gbfix.verify.search import search
+from gbfix.verify.signatures import parameters, size_hints
 from gbfix.verify.targets import Side, of_file
 from gbfix.verify.verdict import Kind, Status
 from gbfix.verify.worker import Workers
@@ -156,3 +159,68 @@ def test_recorded_inputs_are_joined_by_those_for_other_arms(
     assert verdict.verified, verdict
     assert len(verdict.evidence.inputs) == 2
     assert all("float32[3, 5]" in text for text in verdict.evidence.inputs)
+
+
+class Settings:
+    def __init__(
+        self, hidden_size: int = 512, num_heads: int = 8, dropout_rate: float = 0.0
+    ) -> None:
+        self.hidden_size = hidden_size
+        self.num_heads = num_heads
+
+
+class Attention(torch.nn.Module):
+    """Wants a configuration, a batch of sequences, and a mask for each of their places."""
+
+    def __init__(self, config: Settings, layer_index: int) -> None:
+        super().__init__()
+        self.config = config
+        self.inner = torch.nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden_states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = hidden_states.shape
+        assert mask.shape == (batch, length) and mask.dtype == torch.bool
+        heads = self.inner(hidden_states).view(batch, length, self.config.num_heads, -1)
+        return heads.masked_fill(mask[..., None, None], 0.0)
+
+
+def test_constructors_are_given_small_sizes() -> None:
+    """By what their names say, in a configuration as well; nothing is run to find out."""
+    made = construct(Attention, sys.modules[__name__])
+    assert (made.config.hidden_size, made.config.num_heads) == (16, 2)
+    assert made_with(made) == "config=Settings(...), layer_index=16"
+    with pytest.raises(TypeError, match="nothing that was tried for data is taken"):
+        construct(type("Other", (), {"__init__": lambda self, data: data["x"]}), sys)
+
+
+def test_shapes_that_go_together_are_tried_first() -> None:
+    made, tries = construct(Attention, sys.modules[__name__]), 0
+
+    def attempt(call: CallRecipe) -> str | None:
+        nonlocal tries
+        tries += 1
+        try:
+            made(*call.make()[0])
+        except Exception as error:
+            return str(error)
+        return None
+
+    found = search(parameters(made), size_hints(made), attempt)
+    assert str(found.call) == "(float32[2, 3, 16] normal, bool[2, 3] normal)"
+    assert tries < 10
+
+
+def test_optional_arguments_are_given_where_nothing_runs_without() -> None:
+    def model(input_ids=None, mask=None, decoder_input_ids=None):  # type: ignore[no-untyped-def]
+        return input_ids + decoder_input_ids
+
+    def attempt(call: CallRecipe) -> str | None:
+        try:
+            model(**call.make()[1])
+        except Exception as error:
+            return str(error)
+        return None
+
+    found = search(parameters(model), (), attempt)
+    assert [name for name, _ in found.call.kwargs] == ["input_ids", "mask", "decoder_input_ids"]
+    assert found.left_out == ()

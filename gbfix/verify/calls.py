@@ -145,7 +145,7 @@ def _raised(error: BaseException) -> Raised:
 def _random_state() -> Leaves:
     """The state of each generator, as a digest; whether two are equal is all that matters."""
     states: dict[str, bytes] = {
-        "torch": torch.get_rng_state().numpy().tobytes(),
+        "torch": bytes(torch.get_rng_state().tolist()),
         "python": repr(random.getstate()).encode(),
     }
     if "numpy" in sys.modules:
@@ -153,7 +153,7 @@ def _random_state() -> Leaves:
 
         states["numpy"] = repr(numpy.random.get_state()).encode()
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states["cuda"] = torch.cuda.get_rng_state().numpy().tobytes()
+        states["cuda"] = bytes(torch.cuda.get_rng_state().tolist())
     return {f"random.{name}": hashlib.sha1(state).hexdigest() for name, state in states.items()}
 
 

@@ -135,7 +135,7 @@ def _tensor(
         kind = Kind.REQUIRES_GRAD_LOST if lost else Kind.REQUIRES_GRAD_GAINED
         yield kind, place, f"requires_grad {mine.requires_grad} against {theirs.requires_grad}"
     if tolerance is None:
-        if _bits(mine.values) != _bits(theirs.values):
+        if not torch.equal(_bits(mine.values), _bits(theirs.values)):
             yield Kind.VALUE, place, _exactly(mine.values, theirs.values)
         return
     error = tolerance.error(place, mine, theirs)
@@ -151,10 +151,9 @@ def _same_layout(mine: TensorShot, theirs: TensorShot) -> bool:
     return 0 in mine.shape or all(size == 1 or a == b for size, a, b in sizes)
 
 
-def _bits(values: torch.Tensor) -> bytes:
-    if values.numel() == 0:
-        return b""
-    return values.reshape(-1).view(torch.uint8).numpy().tobytes()
+def _bits(values: torch.Tensor) -> torch.Tensor:
+    """The bytes of a tensor; numpy, which need not be installed, is not asked for them."""
+    return values.reshape(-1).view(torch.uint8)
 
 
 def _exactly(mine: torch.Tensor, theirs: torch.Tensor) -> str:

@@ -36,7 +36,12 @@ def run_eager(session: Session) -> None:
     watched, *outcomes = session.run(specs)
     record = session.of_original(watched, "eager")
     seen = record.seen | (record_of(outcomes.pop()).seen if INFERENCE in ways else frozenset())
-    session.evidence = replace(session.evidence, inputs=record.inputs, calls=record.number_of_calls)
+    session.evidence = replace(
+        session.evidence,
+        inputs=record.inputs,
+        made_with=record.made_with,
+        calls=record.number_of_calls,
+    )
     _cover(session, seen)
     _judge(session, dict(zip(ways, zip(outcomes[::2], outcomes[1::2], strict=True), strict=True)))
 

@@ -23,6 +23,7 @@ from gbfix.dynamo.capture import Recorder, recording
 from gbfix.dynamo.records import Operators
 from gbfix.verify.arms import WATCH, Watcher
 from gbfix.verify.calls import CallOptions, call, convert, converted, root_of
+from gbfix.verify.constructing import made_with
 from gbfix.verify.listening import Listener, Stopped
 from gbfix.verify.loading import LoadError, build, load, reference
 from gbfix.verify.messages import RunRecord, RunSpec
@@ -53,7 +54,8 @@ def _run_eager(spec: RunSpec) -> RunRecord:
         record = _calls(spec, module, target, target)
     called = target, getattr(type(target), "forward", target)
     always = any(given is function for given in compiled for function in called)
-    return replace(record, seen=frozenset(watcher.seen), always_compiled=always)
+    seen = frozenset(watcher.seen)
+    return replace(record, seen=seen, always_compiled=always, made_with=made_with(target))
 
 
 def _run_compiled(spec: RunSpec, backend: str) -> RunRecord:

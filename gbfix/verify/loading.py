@@ -128,8 +128,8 @@ def build(target: Target, module: types.ModuleType) -> Any:
         if target.state is not None:
             return _recorded(target, target.state)
         if target.expression is not None:
-            return _made(target, eval(target.expression, vars(module)))
-        return _made(target, _attribute(module, target.name))
+            return _made(target, eval(target.expression, vars(module)), module)
+        return _made(target, _attribute(module, target.name), module)
     except (LoadError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -138,17 +138,22 @@ def build(target: Target, module: types.ModuleType) -> Any:
         raise LoadError(f"{target.name} cannot be built: {_told(error)}") from error
 
 
-def _made(target: Target, found: Any) -> Any:
+def _made(target: Target, found: Any, module: types.ModuleType) -> Any:
     if not isinstance(found, type):
         return found
     try:
         return found()
     except TypeError as error:
-        why = f"; none was recorded: {target.no_state}" if target.no_state else ""
-        raise LoadError(
-            f"{target.name} cannot be constructed without arguments ({error}{why}): "
-            "give `--init module:function` that builds one"
-        ) from error
+        from gbfix.verify.constructing import construct
+
+        try:
+            return construct(found, module)
+        except (TypeError, ValueError) as failed:
+            why = f"; none was recorded: {target.no_state}" if target.no_state else ""
+            raise LoadError(
+                f"{target.name} cannot be constructed without arguments ({error}; {failed}{why}): "
+                "give `--init module:function` that builds one"
+            ) from failed
 
 
 def _recorded(target: Target, state: str) -> Any:

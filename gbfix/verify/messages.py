@@ -51,6 +51,7 @@ class RunRecord:
         refused: the compiler's first error, if it gave one.
         recompiles: how many frames were compiled again in each call.
         always_compiled: whether the file itself gives the target to `torch.compile`.
+        made_with: the arguments that were guessed to construct the target, if any were.
     """
 
     calls: bytes = b""
@@ -63,6 +64,7 @@ class RunRecord:
     seen: frozenset[Seen] = frozenset()
     inputs: tuple[str, ...] = ()
     recompiles: tuple[int, ...] = ()
+    made_with: str | None = None
 
 
 @dataclass(frozen=True)

@@ -98,12 +98,13 @@ class TensorRecipe:
 
 @dataclass(frozen=True)
 class ValueRecipe:
-    """A plain value, by its literal."""
+    """A plain value, by its literal; `told` is what reports say instead of a long one."""
 
     code: str
+    told: str = ""
 
     def __str__(self) -> str:
-        return self.code
+        return self.told or self.code
 
 
 Recipe = TensorRecipe | ValueRecipe

@@ -43,6 +43,8 @@ def _details(verdict: Verdict) -> Iterator[str]:
             f"{evidence.calls} calls with {len(evidence.inputs)} inputs{ways}, backend "
             f"{evidence.backend} on {evidence.device}, {evidence.seconds:.1f} s"
         )
+    if evidence.made_with is not None:
+        yield f"constructed with {evidence.made_with}, which were guessed"
     for name, capture, static in (
         ("before", evidence.before, evidence.before_static),
         ("after", evidence.after, evidence.after_static),
@@ -197,6 +199,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "backend": evidence.backend,
             "device": evidence.device,
             "inputs": list(evidence.inputs),
+            "made_with": evidence.made_with,
             "calls": evidence.calls,
             "gradients": evidence.gradients,
             "inference": evidence.inference,

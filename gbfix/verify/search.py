@@ -9,12 +9,15 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gbfix.verify.recipes import CallRecipe, Recipe, TensorRecipe, ValueRecipe, filled
 from gbfix.verify.signatures import Parameter, hints_in
 
 _MOST_TRIES = 800
+_FIRST_TRIES = 120
+# How many optional arguments are given because it does not run without any.
+_MOST_FURTHER = 3
 _Shape = tuple[int, ...]
 # Tries a call; None if it runs, else the text of the error.
 Try = Callable[[CallRecipe], str | None]
@@ -43,23 +46,48 @@ def search(
     Raises:
         NoInputs: if none do.
     """
-    needed = [p for p in parameters if not p.optional]
-    left_out = tuple(p for p in parameters if p.optional)
+    required = [p for p in parameters if not p.optional]
+    further = [p for p in parameters if p.optional and p.dtypes]
+    further.sort(key=lambda p: p.role != "pair")  # what is left out of these is mostly missed
+    failure: NoInputs | None = None
+    # Some models leave everything optional and then miss what they work on: a few tries for each number
+    # of arguments, then many.
+    for most in (_FIRST_TRIES, _MOST_TRIES):
+        for count in range(1 + min(_MOST_FURTHER, len(further))):
+            needed = [*required, *(replace(p, keyword=True) for p in further[:count])]
+            try:
+                call = _search(needed, hints, attempt, wanted, most)
+            except NoInputs as error:
+                failure = failure or error
+                continue
+            given = {parameter.name for parameter in needed}
+            return Found(call, tuple(p for p in parameters if p.name not in given))
+    assert failure is not None
+    raise failure
+
+
+def _search(
+    needed: Sequence[Parameter],
+    hints: Sequence[int],
+    attempt: Try,
+    wanted: Callable[[CallRecipe], bool],
+    most: int,
+) -> CallRecipe:
     sizes = list(hints)
     first_error: str | None = None
     tried: set[CallRecipe] = set()
     rounds = 0
     while True:
         known = len(sizes)
-        for call in _candidates(needed, _shapes(sizes)):
+        for call in _candidates(needed, sizes):
             if call in tried or not wanted(call):
                 continue
-            if len(tried) >= _MOST_TRIES:
+            if len(tried) >= most:
                 raise NoInputs(first_error or "nothing was tried")
             tried.add(call)
             error = attempt(call)
             if error is None:
-                return Found(call, left_out)
+                return call
             first_error = first_error or error
             new = [n for n in hints_in(error) if 1 < n <= 4096 and n not in sizes]
             sizes += new[: max(0, 8 - len(sizes))]
@@ -81,15 +109,49 @@ def _shapes(sizes: Sequence[int]) -> list[_Shape]:
     return list(dict.fromkeys(found))
 
 
-def _candidates(needed: Sequence[Parameter], shapes: Sequence[_Shape]) -> Iterator[CallRecipe]:
+def _systems(sizes: Sequence[int]) -> Iterator[dict[str, _Shape]]:
+    """Shapes that go together, by the roles of parameters: a batch of sequences, of images, of rows."""
+    for size in dict.fromkeys((*sizes[:4], 8, 4)):
+        pair = (1, 3, max(1, size // 2))
+        sequence = {"main": (2, 3, size), "tokens": (2, 3), "rows": (2,), "image": (2, size, 8, 8)}
+        sequence |= {"pair": pair, "audio": (2, 4000)}
+        yield {**sequence, "mask": (2, 3), "boxes": (2, 3, 4)}
+        yield {**sequence, "mask": (2, 1, 3, 3), "boxes": (2, 3, 4)}
+        rows = {"main": (4, size), "tokens": (4,), "rows": (4,), "mask": (4,), "boxes": (4, 4)}
+        rows |= {"pair": (4, size), "audio": (4, 400)}
+        yield {**rows, "image": (4, size, 8, 8)}
+        yield {**rows, "main": (4,), "image": (4, size, 16, 16)}
+        image = {"main": (2, size, 8, 8), "tokens": (2, 3), "rows": (2,), "boxes": (3, 4)}
+        image |= {"pair": pair, "audio": (2, 4000)}
+        yield {**image, "mask": (2, 8, 8), "image": (2, size, 8, 8)}
+        yield {**image, "mask": (2, 1, 8, 8), "image": (2, size, 16, 16)}
+
+
+def _candidates(needed: Sequence[Parameter], sizes: Sequence[int]) -> Iterator[CallRecipe]:
     if not needed:
         yield CallRecipe()
         return
+    shapes = _shapes(sizes)
     kinds = [_kinds(parameter) for parameter in needed]
     named = [_named_shape(parameter) for parameter in needed]
     likeliest = [kind[0] for kind in kinds]
-    for shape in shapes:
-        yield _call(needed, likeliest, [own or shape for own in named])
+    # A mask or a cache that has to be given may often be None.
+    spared = [kinds[0][0]]
+    spared += [("None", False) if ("None", False) in kind else kind[0] for kind in kinds[1:]]
+    alone = [parameter.role == "main" for parameter in needed]
+    if all(alone):
+        for shape in shapes:
+            yield _call(needed, likeliest, [own or shape for own in named])
+    for system in _systems(sizes):
+        given = [
+            own or system[parameter.role] for own, parameter in zip(named, needed, strict=True)
+        ]
+        yield _call(needed, likeliest, given)
+        if spared != likeliest:
+            yield _call(needed, spared, given)
+    if not all(alone):
+        for shape in shapes:
+            yield _call(needed, likeliest, [own or shape for own in named])
     # Code that checks its input's values wants small or like ones.
     for fill in ("unit", "ones", "zeros", "positive"):
         for shape in shapes[:8]:
@@ -100,9 +162,6 @@ def _candidates(needed: Sequence[Parameter], shapes: Sequence[_Shape]) -> Iterat
             chosen = [*likeliest[:number], other, *likeliest[number + 1 :]]
             for shape in shapes:
                 yield _call(needed, chosen, [own or shape for own in named])
-    # A mask or a cache that has to be given may often be None.
-    spared = [kinds[0][0]]
-    spared += [("None", False) if ("None", False) in kind else kind[0] for kind in kinds[1:]]
     if spared != likeliest:
         for shape in shapes:
             yield _call(needed, spared, [own or shape for own in named])
@@ -139,7 +198,12 @@ def _call(
     for number, (parameter, (kind, is_tensor), shape) in enumerate(
         zip(needed, chosen, shapes, strict=True)
     ):
-        recipe = TensorRecipe(shape, kind, seed=number) if is_tensor else ValueRecipe(kind)
+        recipe: Recipe = ValueRecipe(kind)
+        if is_tensor:
+            recipe = TensorRecipe(shape, kind, seed=number)
+            if parameter.role == "pair":
+                other = TensorRecipe(shape, kind, "unit", seed=number)
+                recipe = ValueRecipe(f"({recipe.code}, {other.code})", f"({recipe}, {other})")
         recipes.append((parameter, recipe))
     return CallRecipe(
         tuple(recipe for parameter, recipe in recipes if not parameter.keyword),

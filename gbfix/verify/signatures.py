@@ -24,6 +24,15 @@ _MASK = re.compile(r"mask|^is_|_flags?$")
 _INDEX = re.compile(
     r"(^|_)(ids?|idx|ind(ex|ices)|labels?|tokens?|positions?|lengths?|lens|target)$"
 )
+# What a name says of a tensor's place among the others.
+_ROLES = (
+    ("audio", re.compile(r"waveform|audio|speech|input_values")),
+    ("image", re.compile(r"pixel_values|image|\bimgs?\b|frames?$")),
+    ("boxes", re.compile(r"box|anchor|proposal")),
+    ("tokens", re.compile(r"(^|_)(ids?|tokens?|positions?)$")),
+    ("rows", re.compile(r"label|target|length|timestep|(^|_)(lens?|idx|ind(ex|ices)|scores?|t)$")),
+    ("mask", _MASK),
+)
 _FLAG = re.compile(r"^(use|return|is|do|output)_|^training$|^causal$")
 
 
@@ -44,6 +53,14 @@ class Parameter:
     dims: tuple[str, ...] | None = None
     optional: bool = False
     keyword: bool = False
+    pair: bool = False
+
+    @property
+    def role(self) -> str:
+        """`tokens`, `mask`, `rows`, `boxes`, `image`, `audio`, `pair` (of tensors), or else `main`."""
+        if self.pair:
+            return "pair"
+        return next((role for role, pattern in _ROLES if pattern.search(self.name)), "main")
 
 
 def parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
@@ -81,6 +98,8 @@ def _parameter(parameter: inspect.Parameter) -> Parameter:
     if optional and isinstance(parameter.default, bool | int | float | str):
         kind = type(parameter.default).__name__
         return Parameter(name, (), _SCALARS[kind], None, True, keyword)
+    if re.search(r"[tT]uple\[(\w+\.)*Tensor, (\w+\.)*Tensor\]", text):
+        return Parameter(name, ("float32",), ("None",), None, optional, keyword, pair=True)
     if "Tensor" in text:
         return Parameter(name, _tensor_dtypes(name), ("None",), None, optional, keyword)
     if _FLAG.search(name):

@@ -87,11 +87,13 @@ class Evidence:
     """What a verdict stands on.
 
     `before_static` and `after_static` are the captures with `dynamic=False`, of the same calls.
+    `made_with` are the arguments that were guessed to construct the target, if any were.
     """
 
     backend: str = ""
     device: str = "cpu"
     inputs: tuple[str, ...] = ()
+    made_with: str | None = None
     calls: int = 0
     gradients: bool = False
     inference: bool = False
