@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gbfix.trace.launch import STANCES, check_stance
 from gbfix.trace.model import Effect, Trace, Verdict
 from gbfix.trace.reading import read
 
@@ -344,16 +345,18 @@ def test_compile_and_stance(tmp_path: Path) -> None:
     assert trace_in(tmp_path).entries[0].calls == 1
 
 
-@pytest.mark.parametrize(
-    ("stance", "breaks", "verdicts"),
-    [
-        ("eager_on_recompile", 0, []),  # the first compilation counts as one
-        ("fail_on_recompile", 0, [Verdict.RECOMPILE]),
-        ("eager_then_compile", 1, []),
-        ("aot_eager_then_compile", 1, []),
-    ],
-)
-def test_other_stances(tmp_path: Path, stance: str, breaks: int, verdicts: list[Verdict]) -> None:
+def test_all_stances_can_be_set_here() -> None:
+    from gbfix.dynamo.hooks import set_stance
+
+    try:
+        for name in STANCES:
+            check_stance(name)
+            set_stance(name)
+    finally:
+        set_stance("default")
+
+
+def test_a_stance_that_forbids_recompilation(tmp_path: Path) -> None:
     program(
         tmp_path,
         """
@@ -361,18 +364,15 @@ def test_other_stances(tmp_path: Path, stance: str, breaks: int, verdicts: list[
 
         @torch.compile(backend="eager")
         def noisy(x):
-            print("noise")
             return x + 1
 
-        for size in (2, 3):
-            noisy(torch.ones(size))
+        noisy(torch.ones(2))
         """,
     )
-    done = traced(tmp_path, "--stance", stance, "program.py")
-    trace = trace_in(tmp_path)
-    assert done.returncode == len(verdicts)
-    assert len(trace.breaks) == breaks
-    assert [failure.verdict for failure in trace.failures] == verdicts
+    done = traced(tmp_path, "--stance", "fail_on_recompile", "program.py")
+    assert done.returncode == 1
+    assert [f.verdict for f in trace_in(tmp_path).failures] == [Verdict.RECOMPILE]
+    assert "a recompilation where the stance allows none" in done.stderr
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ _CONTAINERS: dict[type, str] = {list: "list", tuple: "tuple", set: "set", dict: 
 _COMPILED = "_compiled_call_impl"
 # The standard library's functions may do anything; these only compute, or hold values.
 _HARMLESS = frozenset({"collections", "enum", "math", "operator", "types"})
+_MOST_VALUES = 50_000
 _FUNCTIONAL = "torch.nn.functional"
 _HEAP = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class that Python code has made
 
@@ -63,24 +64,30 @@ class _Apart:
 
     def __init__(self, limit: int) -> None:
         self.copier = Copier(limit)
+        self.left = _MOST_VALUES
         self.met: dict[int, int] = {}
         self.kept: list[Any] = []  # so that no other object takes over an identity
         self.storages: dict[int, int] = {}
 
     def of(self, value: Any) -> Any:
-        if type(value) in PLAIN:
+        # An object may say that it is of another class, or find that out when it is asked.
+        kind = type(value)
+        self.left -= 1 + (len(value) >> 6 if kind in (str, bytes) else 0)
+        if self.left < 0:
+            raise NotPlain("more than is kept")
+        if kind in PLAIN:
             return value
-        if isinstance(value, enum.Enum):
-            return {_KIND: "member", **_named(type(value)), "member": value.name}
-        if isinstance(value, type | types.FunctionType | types.BuiltinFunctionType):
+        if issubclass(kind, enum.Enum):
+            return {_KIND: "member", **_named(kind), "member": value.name}
+        if issubclass(kind, type | types.FunctionType | types.BuiltinFunctionType):
             return {_KIND: "name", **_named(value)}
         if id(value) in self.met:
             return {_KIND: "again", "number": self.met[id(value)]}
         self.met[id(value)] = len(self.met)
         self.kept.append(value)
-        if isinstance(value, torch.Tensor):
+        if issubclass(kind, torch.Tensor):
             return self._tensor(value)
-        name = _CONTAINERS.get(type(value))
+        name = _CONTAINERS.get(kind)
         if name in ("dict", "ordered"):
             return {_KIND: name, "items": [(self.of(k), self.of(v)) for k, v in value.items()]}
         if name is not None:
@@ -191,8 +198,10 @@ def _named(value: Any) -> dict[str, str]:
     name = value.__qualname__
     # Functions that torch is given by C++ are not told where they are.
     for module, path in ((own, name), ("torch", value.__name__), (_FUNCTIONAL, value.__name__)):
-        found: Any = sys.modules.get(module)
-        for part in path.split("."):
+        first, *rest = path.split(".")
+        # Not by `getattr`, which may have the module import something.
+        found: Any = vars(sys.modules[module]).get(first) if module in sys.modules else None
+        for part in rest:
             found = getattr(found, part, None)
         if found is value and _may_be_named(module):
             return {"module": module, "name": path}
