@@ -49,11 +49,35 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused(
             "not-captured", "`one_hot` needs `num_classes`, which the setting cannot tell"
         )
+    if norm := _normalized(node, context):
+        raise Refused(
+            "not-captured",
+            f"`{norm}` checks how many rows it gets, which the setting makes a symbol; taking all rows "
+            "would give other statistics",
+        )
     if isinstance(node, ast.expr):
         check_read(node, context.analysis)
     check_function(context.analysis)
     reason = "the size of the result becomes a symbol in the graph"
     return setting_fix("capture_shapes", CAPTURE_SHAPES, Safety.REVIEW, reason, context)
+
+
+def _normalized(node: ast.AST, context: Context) -> str | None:
+    """The layer that is handed what is selected, if it always takes statistics over its rows."""
+    call, owner = context.info.module.parents.get(node), context.info.owner
+    if not isinstance(call, ast.Call) or node not in call.args or owner is None:
+        return None
+    layer = call.func
+    if not isinstance(layer, ast.Attribute):
+        return None
+    for cls in context.facts.project.mro(owner):
+        for write in context.facts.writes(cls).get(layer.attr, ()):
+            options = write.value.keywords if isinstance(write.value, ast.Call) else []
+            for option in options:
+                tracks = option.arg == "track_running_stats"
+                if tracks and isinstance(option.value, ast.Constant) and not option.value.value:
+                    return ast.unparse(layer)
+    return None
 
 
 TRANSFORM = Transform(

@@ -30,8 +30,8 @@ After:
         return h * torch.rand_like(x)
 
 One break is left, and `fullgraph=True` still fails. A function that computes with tensors would be lost
-to the compiler, so it is only marked where nothing else treats it and there is little to lose: a break in
-a loop or a `try` makes Dynamo give up the whole function anyway, and what is called only for what it
+to the compiler, so it is only marked where nothing else treats it and there is little to lose: a break
+in a loop or a `try` makes Dynamo give up the whole function anyway, and what is called only for what it
 stores (a cache that grows) is not fused with what follows. Functions that call layers are left alone.
 """
 
@@ -152,7 +152,7 @@ def _traced_work(context: Context) -> ast.AST | None:
     values = context.analysis.values
     for node in walk(context.info.node):
         value = values.get(node)
-        if value is not None and value.kinds & (Kind.TENSOR | Kind.SCALAR):
+        if value is not None and value.kinds & Kind.TENSOR:
             if isinstance(node, (ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Compare)):
                 return node
         if isinstance(node, ast.Call):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MAX_CALLERS = 40
 _MAX_DEPTH = 12
 _OF_TENSORS = frozenset("shape dtype device ndim layout requires_grad is_cuda training".split())
-_SIZES = frozenset({"size", "dim", "numel", "stride", "ndimension", "nelement"})
+_SIZES = frozenset({"size", "dim", "numel", "stride", "ndimension", "nelement", "randrange"})
 _NUMBERS = frozenset("len int float bool min max abs round sum range str sorted tuple list".split())
 _TESTS = frozenset({"isinstance", "hasattr", "issubclass", "callable"})
 _PLAIN = Kind.STATIC | Kind.NONE | Kind.OBJECT
@@ -276,6 +276,29 @@ class Callers:
         finally:
             self._active.discard(key)
 
+    def _callee(self, node: ast.Call, caller: FunctionInfo) -> FunctionInfo | None:
+        """The function or method of the caller's own class that a call runs."""
+        function = node.func
+        if isinstance(function, ast.Attribute) and last_name(function.value) == "self":
+            owner = caller.owner
+            return self.facts.project.method(owner, function.attr) if owner is not None else None
+        qualified = caller.module.qualify(function)
+        return self.facts.project.function_info(qualified) if qualified else None
+
+    def _returned(self, callee: FunctionInfo) -> Value | None:
+        """What a function gives back, by what stands behind its `return`."""
+        key = (callee.node, "return")
+        returned = [n for n in walk(callee.node) if isinstance(n, ast.Return)]
+        if key in self._active or not returned or len(self._active) >= _MAX_DEPTH:
+            return None
+        self._active.add(key)
+        try:
+            return _agreed(
+                self._value(n.value, callee) if n.value is not None else None for n in returned
+            )
+        finally:
+            self._active.discard(key)
+
     def _call(self, node: ast.Call, caller: FunctionInfo) -> Value | None:
         if isinstance(node.func, ast.Name):
             if node.func.id in _TESTS or node.func.id == "len":
@@ -285,6 +308,9 @@ class Callers:
                 return STATIC if all(v is not None and not v.tensor for v in values) else None
         if isinstance(node.func, ast.Attribute) and node.func.attr in _SIZES:
             return STATIC
+        callee = self._callee(node, caller)
+        if callee is not None:
+            return self._returned(callee)
         qualified = caller.module.qualify(node.func)
         operation = torch_table.function(qualified) if qualified else None
         if operation is not None:

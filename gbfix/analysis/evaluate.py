@@ -12,6 +12,7 @@ import ast
 from gbfix.analysis import torch_table
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.calls import builtin_result, item_of, layer_result, operation_result
+from gbfix.analysis.decorators import disabled
 from gbfix.analysis.expressions import Environment, Expressions, dotted
 from gbfix.analysis.usage import proves_tensor
 from gbfix.analysis.values import (
@@ -147,6 +148,8 @@ class Evaluator(Expressions):
             return operation_result(method, [it, *arguments], keywords, is_method=True)
         if receiver.kinds == Kind.OBJECT and receiver.reference is None:
             return self._container_call(function.attr, receiver)
+        if function.attr == "randrange" and not receiver.kinds & Kind.MODULE:
+            return SCALAR  # of Python's generators, whichever this one is
         if receiver.kinds & Kind.MAYBE and function.attr in {"size", "dim"}:
             return STATIC
         if receiver.kinds & Kind.MAYBE and function.attr in {"item", "tolist"}:
@@ -209,6 +212,9 @@ class Evaluator(Expressions):
         if self.facts.asks_compiling(name):
             return STATIC
         value = self.facts.returned(info)
+        if value.kinds & Kind.SCALAR and disabled(info):
+            # A graph is given what Python computes before it.
+            value = replace(value, kinds=(value.kinds & ~Kind.SCALAR) | Kind.STATIC)
         if not data and value.kinds & Kind.MAYBE:
             # What may be a tensor is so because of an argument that may be one.
             value = replace(value, kinds=(value.kinds & ~Kind.MAYBE) | Kind.UNKNOWN)
