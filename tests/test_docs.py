@@ -23,6 +23,7 @@ import typer
 
 from gbfix import config, engine
 from gbfix.cli.main import app
+from gbfix.cli.verification import Running
 from gbfix.fixes import Transform
 from gbfix.registry import transforms
 from gbfix.settings import CheckStyle, Settings, SideEffects
@@ -197,7 +198,11 @@ def test_the_options_of_the_readme_are_those_of_the_commands() -> None:
         for part in (shared, check, apply)
     ]
     assert flags[0] | flags[1] == _flags("check")
-    assert flags[0] | flags[2] == _flags("apply")
+    # How code is run is told once, on the page of `verify`.
+    running = {f"--{name.replace('_', '-')}" for name in Running.__dataclass_fields__}
+    assert flags[0] | flags[2] | running == _flags("apply")
+    page = (generate_docs.ROOT / "docs" / "verify.md").read_text(encoding="utf-8")
+    assert running <= set(re.findall(r"`(--[a-z-]+)", page))
 
 
 def test_the_commands_of_the_readme_exist() -> None:

@@ -63,6 +63,11 @@ def some():
 """
 
 
+SIZED = (
+    MODEL[MODEL.index("class Sized") : MODEL.index("def flip")] + MODEL[MODEL.index("def make") :]
+)
+
+
 def flip(x: torch.Tensor) -> torch.Tensor:
     if x.sum() > 0:
         return x + 1
@@ -215,6 +220,21 @@ def test_apply_writes_only_what_is_verified(
     assert sized in text
     assert text.count("is_compiling") == 1
     assert "not-verified" in capsys.readouterr().out
+
+
+def test_apply_takes_the_options_that_say_how_code_is_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "sized.py").write_text(MODEL[: MODEL.index("class Block")] + SIZED)
+    running = ["--backend", "eager", "--init", ":make", "--inputs", ":some", "--dtype", "float64"]
+    assert main(["apply", "--verify", *running, "--diff", "sized.py"]) == 1
+    captured = capsys.readouterr()
+    assert "+        if torch.compiler.is_compiling():" in captured.out
+    assert "4 calls with 2 inputs, with gradients, backend eager" in captured.err
+    assert main(["apply", "--verify", "--init", ":make", "model.py"]) == 2
+    assert "Block, Sized are: use `--at`" in capsys.readouterr().err
+    assert main(["apply", "--backend", "eager", "sized.py"]) == 2
+    assert "only asked with `--verify`" in capsys.readouterr().err
 
 
 def test_static_commands_do_not_import_torch(folder: Path) -> None:

@@ -151,3 +151,48 @@ def test_given_inputs_are_shrunk_as_well(tmp_path: Path, workers: Workers) -> No
     assert verdict.reproduction is not None
     (call,) = verdict.reproduction.calls
     assert call.endswith(", [1, 'a']), {})") and "torch." in call
+
+
+FAILING = """import torch
+
+def make():
+    return [(torch.full((2, 3), 4.0),)]
+
+def target(x):
+    if x.sum() > 1:
+        CALL
+    return x + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "told"),
+    [
+        ("raise ValueError('too large')", Status.FAILS_EAGER, "fails: eager, call 1: ValueError"),
+        (
+            "torch._assert(not torch.compiler.is_compiling(), 'never compiled')",
+            Status.FAILS_COMPILED,
+            "fails: compiled, call 1: ",
+        ),
+    ],
+)
+def test_script_shows_how_the_original_fails(
+    line: str, status: Status, told: str, tmp_path: Path, workers: Workers
+) -> None:
+    path = tmp_path / "before.py"
+    path.write_text(FAILING.replace("CALL", line))
+    options = Options(backend="eager", gradients=False, both_dynamic=False)
+    verdict = verify(f"{path}:target", f"{path}:target", ":make", options=options, workers=workers)
+    assert verdict.status is status, verdict
+    assert verdict.reproduction is not None
+    (call,) = verdict.reproduction.calls
+    assert call == "((torch.tensor(4.0),), {})"
+    script = tmp_path / "script.py"
+    script.write_text(verdict.reproduction.script)
+    given = {"capture_output": True, "text": True, "timeout": 120, "cwd": "/"}
+    done = subprocess.run([sys.executable, str(script)], **given)  # type: ignore[call-overload]
+    assert done.returncode == 1, done
+    assert told in done.stdout
+    script.write_text(verdict.reproduction.script.replace(line, "pass"))
+    done = subprocess.run([sys.executable, str(script)], **given)  # type: ignore[call-overload]
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failure"), done

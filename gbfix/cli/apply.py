@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from gbfix.cli import options
+from gbfix.cli import options, verification
 from gbfix.cli.failures import say
 from gbfix.cli.options import OutputFormat, Request
 from gbfix.cli.running import run, say_errors
+from gbfix.cli.verification import Running
 from gbfix.errors import UserError
 from gbfix.findings import FileResult, RunResult
 from gbfix.settings import Settings
@@ -64,6 +65,13 @@ def apply(
     respect_gitignore: options.Gitignore = None,
     target_torch: options.TargetTorch = None,
     trace: options.TraceFiles = None,
+    backend: verification.BackendOption = None,
+    device: verification.DeviceOption = None,
+    dtype: verification.DtypeOption = None,
+    time_limit: verification.TimeLimit = None,
+    memory_limit: verification.MemoryLimit = None,
+    init: verification.Init = None,
+    inputs: verification.InputsFrom = None,
 ) -> None:
     """Rewrite the places where torch.compile would break the graph.
 
@@ -86,6 +94,9 @@ def apply(
         target_torch=target_torch,
         fix_with=fix_with,
     )
+    running = Running(backend, device, dtype, time_limit, memory_limit, init, inputs)
+    if running != Running() and not (verify or tune):
+        raise UserError("how code is run (`--backend` and so on) is only asked with `--verify`.")
     if verify or tune:
         if request.from_stdin:
             option = "--tune" if tune else "--verify"
@@ -99,7 +110,7 @@ def apply(
         raise UserError(f"{request.stdin_name or request.paths[0]}:{at}: no break site here.")
     as_json = output_format is OutputFormat.JSON
     if verify or tune:
-        result = _only_verified(request, result, place, trace or (), tune=tune)
+        result = _only_verified(request, result, place, trace or (), running, tune=tune)
     if diff:
         code = _show_diff(request, result, as_json)
     elif request.from_stdin:
@@ -114,18 +125,22 @@ def _only_verified(
     result: RunResult,
     place: tuple[int, int | None] | None,
     trace: Sequence[Path],
+    running: Running,
     *,
     tune: bool,
 ) -> RunResult:
     """Run what was rewritten, tell on standard error how it went, and drop what did not pass."""
     from gbfix.cli.tuning import tune as tuned
-    from gbfix.cli.verify import as_recorded, verify_options
+    from gbfix.cli.verify import as_recorded
     from gbfix.engine import run as run_engine
     from gbfix.report.spans import print_lines
     from gbfix.verify.applying import keep_verified
+    from gbfix.verify.recipes import Inputs
     from gbfix.verify.report import lines
     from gbfix.verify.worker import Workers
 
+    if running.init is not None or running.inputs is not None:
+        _check_single(result)
     sources = [file.before for file in result.files]
 
     def again(settings: Settings) -> RunResult:
@@ -139,16 +154,33 @@ def _only_verified(
         return next((other for other in again(settings).files if other.path == file.path), file)
 
     def prepare(pair: Pair) -> Sequence[tuple[Pair, Inputs | None]]:
-        return as_recorded(pair, trace) if trace else [(pair, None)]
+        if running.inputs is None and trace:
+            return as_recorded(pair, trace)
+        given = Inputs(factory=running.inputs) if running.inputs is not None else None
+        return [(pair.built_by(running.init), given)]
 
     with Workers() as workers:
         if tune:
-            result, verdicts = tuned(workers, request.settings, result, again, rerun, prepare)
+            result, verdicts = tuned(
+                workers, request.settings, result, again, rerun, prepare, running
+            )
         else:
-            wanted = verify_options(request.settings)
+            wanted = verification.verify_options(request.settings, running)
             result, verdicts = keep_verified(workers, result, wanted, rerun, prepare)
     print_lines(lines(verdicts), sys.stderr)
     return result
+
+
+def _check_single(result: RunResult) -> None:
+    """See that there is one function or class to which `--init` and `--inputs` can belong."""
+    from gbfix.verify.project import fixed_names
+
+    names = [name for file in result.files for name in fixed_names(file)]
+    if len(names) > 1:
+        raise UserError(
+            f"`--init` and `--inputs` need a single function or class that is rewritten, and "
+            f"{', '.join(map(str, names[:3]))}{', ...' if len(names) > 3 else ''} are: use `--at`."
+        )
 
 
 def _met(result: RunResult, line: int) -> bool:

@@ -244,7 +244,7 @@ def _plan(request: options.Request, jobs: int) -> RunResult:
 
 
 def _verification(wanted: Migration, settings: Settings, pool: MakePool) -> Verify:
-    from gbfix.cli.verify import verify_options
+    from gbfix.cli.verification import verify_options
     from gbfix.migrate.verifying import Verification
 
     return Verification(wanted, settings, verify_options(settings), pool, _phases)

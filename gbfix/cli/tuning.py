@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gbfix.cli.verify import Device, verify_options
+from gbfix.cli.verification import Device, Running, verify_options
 from gbfix.findings import FixOffer, RunResult, Safety
 from gbfix.settings import Choice, Settings
 
@@ -25,6 +25,7 @@ def tune(
     again: Callable[[Settings], RunResult],
     rerun: Rerun,
     prepare: Prepare,
+    running: Running,
 ) -> tuple[RunResult, tuple[Verdict, ...]]:
     """The result with the fastest verified fix of each site; the table goes to standard error."""
     from gbfix.dynamo.backends import default_backend
@@ -41,7 +42,8 @@ def tune(
     def chosen(choices: tuple[Choice, ...]) -> RunResult:
         return again(replace(settings, choices=choices))
 
-    options = verify_options(settings, device=_device(workers))
+    device = running.device or _device(workers)
+    options = verify_options(settings, replace(running, device=device))
     found = tuned(workers, result, How(options, eligible, chosen, rerun, prepare))
     backend = options.backend or default_backend()
     print_lines(lines(found.tried, backend, options.device), sys.stderr)

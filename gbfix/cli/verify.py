@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,38 +17,25 @@ from gbfix.cli import options
 from gbfix.cli.failures import say
 from gbfix.cli.options import OutputFormat, Request
 from gbfix.cli.running import run, say_errors
+from gbfix.cli.verification import (
+    BackendOption,
+    DeviceOption,
+    DtypeOption,
+    Init,
+    InputsFrom,
+    MemoryLimit,
+    Running,
+    TimeLimit,
+    verify_options,
+)
 from gbfix.errors import UserError
-from gbfix.settings import CheckStyle, Region, Settings
+from gbfix.settings import Region
 
 if TYPE_CHECKING:
     from gbfix.verify.options import Options
     from gbfix.verify.project import Pair
     from gbfix.verify.recipes import Inputs
     from gbfix.verify.verdict import Verdict
-
-
-class Backend(str, Enum):
-    """Backends of torch.compile."""
-
-    EAGER = "eager"
-    AOT_EAGER = "aot_eager"
-    INDUCTOR = "inductor"
-
-
-class Device(str, Enum):
-    """Where it runs."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-class Dtype(str, Enum):
-    """The floating-point type of inputs and parameters."""
-
-    FLOAT32 = "float32"
-    FLOAT64 = "float64"
-    FLOAT16 = "float16"
-    BFLOAT16 = "bfloat16"
 
 
 Targets = Annotated[
@@ -63,18 +49,6 @@ Against = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="The rewritten file, if not what gbfix would write."),
 ]
-Init = Annotated[
-    str | None,
-    typer.Option(metavar="MODULE:FUNCTION", help="Builds the object that is called."),
-]
-InputsFrom = Annotated[
-    str | None,
-    typer.Option(
-        "--inputs",
-        metavar="MODULE:FUNCTION",
-        help="Returns a list of argument tuples or of (args, kwargs); generated if not given.",
-    ),
-]
 TraceFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -82,20 +56,6 @@ TraceFiles = Annotated[
         metavar="FILE",
         help="Verify what `apply --trace` writes, with the inputs recorded in this trace.",
     ),
-]
-BackendOption = Annotated[
-    Backend | None,
-    typer.Option("--backend", help="Default: inductor if a C++ compiler is found, else aot_eager."),
-]
-DeviceOption = Annotated[Device, typer.Option("--device", help="Where to run.")]
-DtypeOption = Annotated[
-    Dtype | None, typer.Option("--dtype", help="Convert inputs and parameters to this.")
-]
-TimeLimit = Annotated[
-    float, typer.Option("--time-limit", min=1, metavar="SECONDS", help="For each single run.")
-]
-MemoryLimit = Annotated[
-    float, typer.Option("--memory-limit", min=0.1, metavar="GIB", help="For each single run.")
 ]
 Time = Annotated[
     bool,
@@ -126,10 +86,10 @@ def verify(
     inputs: InputsFrom = None,
     trace: TraceFiles = None,
     backend: BackendOption = None,
-    device: DeviceOption = Device.CPU,
+    device: DeviceOption = None,
     dtype: DtypeOption = None,
-    time_limit: TimeLimit = 120,
-    memory_limit: MemoryLimit = 8,
+    time_limit: TimeLimit = None,
+    memory_limit: MemoryLimit = None,
     time: Time = False,
     reproduce: ReproduceIn = None,
     select: options.Select = None,
@@ -167,8 +127,8 @@ def verify(
         check_style=check_style,
         respect_gitignore=None,
     )
-    wanted = verify_options(request.settings, backend, device, dtype, time_limit, memory_limit)
-    wanted = replace(wanted, time=time)
+    running = Running(backend, device, dtype, time_limit, memory_limit)
+    wanted = replace(verify_options(request.settings, running), time=time)
     pairs: list[Pair] = []
     failed = False
     for one in asked:
@@ -182,33 +142,6 @@ def verify(
     from gbfix.verify.verdict import all_verified
 
     raise typer.Exit(2 if failed else int(not all_verified(verdicts)))
-
-
-def verify_options(
-    settings: Settings,
-    backend: Backend | None = None,
-    device: Device = Device.CPU,
-    dtype: Dtype | None = None,
-    time_limit: float = 120,
-    memory_limit: float = 8,
-) -> Options:
-    """The checker's options from those of the command line."""
-    from gbfix.verify.jobs import Limits
-    from gbfix.verify.options import Options
-    from gbfix.verify.verdict import REVIEW, Kind
-
-    # Who asks for checks to be skipped when compiled gets no exceptions from them.
-    skips = settings.check is CheckStyle.SKIP
-
-    # A CUDA context maps more address space than there is memory, so a limit would not let it start.
-    memory = int(memory_limit * (1 << 30)) if device is Device.CPU else None
-    return Options(
-        backend=backend.value if backend else None,
-        device=device.value,
-        dtype=dtype.value if dtype else None,
-        leeway=REVIEW | {Kind.EXCEPTION_SKIPPED} if skips else REVIEW,
-        limits=Limits(time_limit, memory),
-    )
 
 
 def _asked(text: str) -> _Asked:

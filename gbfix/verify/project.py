@@ -9,7 +9,7 @@ import ast
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -26,6 +26,16 @@ class Pair:
     name: str
     original: Side
     rewritten: Side
+
+    def built_by(self, init: str | None) -> Pair:
+        """The same with the object that is called built by a function, if one is named."""
+        if init is None:
+            return self
+        sides = [
+            replace(side, target=replace(side.target, init=init))
+            for side in (self.original, self.rewritten)
+        ]
+        return replace(self, original=sides[0], rewritten=sides[1])
 
 
 def pairs(
