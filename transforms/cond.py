@@ -52,7 +52,7 @@ from gbfix.lowering.branch import (
     Branch,
     find_branch,
 )
-from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression
+from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression, selected
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
 from gbfix.lowering.functions import carried_names, function_body
 from gbfix.lowering.gradients import (
@@ -68,6 +68,7 @@ from gbfix.lowering.layouts import check_layouts, check_types
 from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
+from gbfix.lowering.shared_statement import shared_statement
 
 LONGEST_COPY = 30
 
@@ -87,6 +88,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
         return conditional_expression(site, context, "cond", lambda a, b: None)
     if not isinstance(node, ast.If):
         raise Refused("unusual-condition", "the test decides something other than an `if`")
+    shared = shared_statement(node)
+    if shared is not None:
+        return selected(shared, context, "cond", lambda a, b: None)
     analysis = context.analysis
     branch = find_branch(site, context.facts, context.liveness)
     if branch.updates or branch.leaves == "return":

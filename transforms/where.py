@@ -48,13 +48,14 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
 from gbfix.lowering.branch import Arm, Branch, find_branch
-from gbfix.lowering.expression import ZERO_GRADIENTS, conditional_expression
+from gbfix.lowering.expression import ZERO_GRADIENTS, Check, conditional_expression, selected
 from gbfix.lowering.forms import Writer
 from gbfix.lowering.gradients import stale_reason
 from gbfix.lowering.hazards import stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
+from gbfix.lowering.shared_statement import shared_statement
 
 MOST_OPERATIONS = 12
 # Plain arithmetic, comparisons and selects: defined everywhere, fused into one kernel, and with a
@@ -74,7 +75,10 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where the arms are not cheap, pure, total, and of one shape and dtype.
     """
     if not isinstance(site.node, ast.If):
-        return propose_expression(site, context)
+        return conditional_expression(site, context, "where", _check_values(context))
+    shared = shared_statement(site.node)
+    if shared is not None:
+        return selected(shared, context, "where", _check_values(context))
     branch = find_branch(site, context.facts, context.liveness)
     analysis = context.analysis
     arms = [straighten(arm, branch, analysis) for arm in branch.arms]
@@ -120,15 +124,15 @@ def propose(site: BreakSite, context: Context) -> Fix:
     return Fix("where", safety, reason, edits, context.needs_torch)
 
 
-def propose_expression(site: BreakSite, context: Context) -> Fix:
-    """Offer `torch.where` for a conditional expression."""
+def _check_values(context: Context) -> Check:
+    """A check that both values are cheap, and of one shape and dtype."""
 
     def check(a: ast.expr, b: ast.expr) -> None:
         _check_cheap([a, b], context)
         values = context.analysis.values
         _check_alike(values[a], values[b])
 
-    return conditional_expression(site, context, "where", check)
+    return check
 
 
 def _check_cheap(nodes: Sequence[ast.AST], context: Context) -> None:

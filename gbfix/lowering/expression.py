@@ -1,15 +1,17 @@
-"""A conditional expression on a tensor, `a if t else b`, put into a form that a graph can hold.
+"""One of two values that a tensor chooses, `f(a if t else b)`, put into a form that a graph can hold.
 
 The statement around it is written twice: once with the new form for the compiled path, once as it
-was. Knows where an expression may be replaced, not which form is right.
+was. So is an `if` whose arms are one statement but for a value. Knows where an expression may be
+replaced, not which form is right.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from gbfix.analysis.conditions import Refused, data_kind, leaves, split
+from gbfix.analysis.conditions import Guard, Refused, data_kind, leaves, split
 from gbfix.analysis.effects import effects
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.sites import BreakSite
@@ -24,7 +26,8 @@ from gbfix.lowering.branch import check_tensor
 from gbfix.lowering.gradients import held_attributes, stale_graph, stale_reason
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.lost_stores import check_stores
-from gbfix.lowering.placement import around, unlike_shapes, width_for
+from gbfix.lowering.placement import around, compiled_block, unlike_shapes, width_for
+from gbfix.lowering.views import is_elif
 from gbfix.source.text import Edit
 
 UNPROVEN = (
@@ -38,32 +41,65 @@ Check = Callable[[ast.expr, ast.expr], None]
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
 
 
+@dataclass(frozen=True)
+class Selection:
+    """One of two values that tensor data choose, in a statement that is otherwise the same.
+
+    Attributes:
+        test: the test, which chooses `yes` where it holds.
+        yes, no: the values.
+        at: the expression in whose place the chosen value goes.
+        statement: the statement around it.
+        branch: the `if` whose arms are this statement; None for a conditional expression.
+    """
+
+    test: ast.expr
+    yes: ast.expr
+    no: ast.expr
+    at: ast.expr
+    statement: ast.stmt
+    branch: ast.If | None = None
+
+
 def conditional_expression(site: BreakSite, context: Context, form: str, check: Check) -> Fix:
     """A fix for a conditional expression in a simple statement.
 
     Raises:
         Refused: where it stands in a place that cannot be written twice, or its values do not fit.
     """
-    node, statement, analysis = site.node, site.statement, context.analysis
+    node, statement = site.node, site.statement
     if isinstance(node, ast.BoolOp) or not isinstance(node, ast.IfExp):
         what = type(node).__name__.lower()
         raise Refused("unusual-condition", f"a `{what}` outside of an `if` has no functional form")
     _check_place(node, statement, context)
-    parts = split(node.test, analysis, context.facts)
-    for value in (node.body, node.orelse):
+    return selected(
+        Selection(node.test, node.body, node.orelse, node, statement), context, form, check
+    )
+
+
+def selected(selection: Selection, context: Context, form: str, check: Check) -> Fix:
+    """A fix that chooses one of two values in the graph.
+
+    Raises:
+        Refused: where the values do not fit, or do more than compute.
+    """
+    analysis, statement = context.analysis, selection.statement
+    values = (selection.yes, selection.no)
+    parts = split(selection.test, analysis, context.facts)
+    for value in values:
         check_tensor(analysis.values[value], f"`{ast.unparse(value)}`")
-    for value in (node.body, node.orelse):
+    for value in values:
         found = effects([value], analysis, context.facts)
         if not found.pure or found.scalar or found.dynamic:
             raise Refused("impure-arm", f"`{ast.unparse(value)}` does more than compute")
         check_random(found, analysis)
         if any(data_kind(leaf, analysis) for c in found.conditions for leaf in leaves(c.test)):
             raise Refused("break-in-arm", f"`{ast.unparse(value)}` has a graph break of its own")
-    check(node.body, node.orelse)
-    _check_copies(node, statement, context)
+    check(*values)
+    _check_copies(selection, context)
     torch = context.torch(statement)
     predicate = Renderer(context.view, analysis, torch).render(parts.predicate)
-    a, b = flat(context.view, node.body), flat(context.view, node.orelse)
+    a, b = (flat(context.view, value) for value in values)
     if form == "where":
         predicate = single(predicate)
         condition = predicate.text if predicate.boolean else f"{predicate.operand} != 0"
@@ -71,43 +107,66 @@ def conditional_expression(site: BreakSite, context: Context, form: str, check: 
     else:
         stored = [n for t in getattr(statement, "targets", ()) if (n := dotted(t)) is not None]
         check_stores((statement, statement), stored, analysis, context.facts)
-        a, b = (_cloned(n, t, context) for n, t in ((node.body, a), (node.orelse, b)))
+        a, b = (_cloned(n, t, context) for n, t in zip(values, (a, b), strict=True))
         arguments = [predicate.text, f"lambda: {a}", f"lambda: {b}"]
-    body = _statement(node, statement, f"{torch}.{form}", arguments, context)
-    same = tensor_sources([node.body], analysis) == tensor_sources([node.orelse], analysis)
-    alike = analysis.values[node.body].dtype == analysis.values[node.orelse].dtype
-    safety, reason = Safety.SAFE, "both values are made of the same tensors"
-    read = held_attributes([node.body, node.orelse], analysis)
-    stale = stale_graph(read, statement, analysis, context.facts)
-    if stale:
-        safety, reason = Safety.UNSAFE, stale_reason(stale)
-    elif not alike:
-        safety, reason = Safety.REVIEW, UNPROVEN
-    elif not same:
-        safety, reason = Safety.REVIEW, ZERO_GRADIENTS
-    if context.only_compiled and not parts.guards:
-        width = width_for(context, statement, nested=False)
-        body = _statement(node, statement, f"{torch}.{form}", arguments, context, width)
-        start, end = context.view.start(statement), context.view.end(statement)
-        if not context.view.has_comment(start, end):
-            text = layout.indent(body, context.view.indent(statement)).lstrip()
-            return Fix(form, safety, reason, (Edit(start, end, text),), context.needs_torch)
-    edits = (
-        *around(statement, body, torch, parts.guards, context),
-        *unlike_shapes(node, parts.guards, torch, context),
-    )
+    safety, reason = _judged(selection, context)
+    edits = _placed(selection, f"{torch}.{form}", arguments, parts.guards, torch, context)
     return Fix(form, safety, reason, edits, context.needs_torch)
 
 
-def _check_copies(node: ast.IfExp, statement: ast.stmt, context: Context) -> None:
+def _judged(selection: Selection, context: Context) -> tuple[Safety, str]:
+    analysis = context.analysis
+    yes, no = selection.yes, selection.no
+    read = held_attributes([yes, no], analysis)
+    stale = stale_graph(read, selection.statement, analysis, context.facts)
+    if stale:
+        return Safety.UNSAFE, stale_reason(stale)
+    if analysis.values[yes].dtype != analysis.values[no].dtype:
+        return Safety.REVIEW, UNPROVEN
+    if tensor_sources([yes], analysis) != tensor_sources([no], analysis):
+        return Safety.REVIEW, ZERO_GRADIENTS
+    return Safety.SAFE, "both values are made of the same tensors"
+
+
+def _placed(
+    selection: Selection,
+    head: str,
+    arguments: list[str],
+    guards: Sequence[Guard],
+    torch: str,
+    context: Context,
+) -> tuple[Edit, ...]:
+    """The statement with the value chosen in it, beside the original or in its place."""
+    at, statement, view = selection.at, selection.statement, context.view
+    whole = selection.branch or statement
+    width = width_for(context, whole)
+    body = _statement(at, statement, head, arguments, context, width)
+    if context.only_compiled and not guards:
+        start, end = view.start(whole), view.end(whole)
+        alone = selection.branch is None or not is_elif(selection.branch, context.info.module)
+        if alone and not view.has_comment(start, end):
+            width = width_for(context, whole, nested=False)
+            body = _statement(at, statement, head, arguments, context, width)
+            text = layout.indent(body, view.indent(whole)).lstrip()
+            return (Edit(start, end, text),)
+    if selection.branch is not None:
+        lead = compiled_block(selection.branch, body, torch, guards, context, join="el")
+        return (lead, *unlike_shapes(selection.branch, guards, torch, context))
+    around_it = around(statement, body, torch, guards, context)
+    whole_test = context.info.module.parents[selection.test]
+    assert isinstance(whole_test, ast.IfExp)
+    return (*around_it, *unlike_shapes(whole_test, guards, torch, context))
+
+
+def _check_copies(selection: Selection, context: Context) -> None:
     """A value that is handed on as a copy may not be changed in place, here or later."""
-    analysis, facts = context.analysis, context.facts
-    roots = [r for n in (node.body, node.orelse)
+    analysis, facts, statement = context.analysis, context.facts, selection.statement
+    roots = [r for n in (selection.yes, selection.no)
              if (r := shared_root(n, analysis, frozenset())) is not None]  # fmt: skip
     if not roots:
         return
     here = effects([statement], analysis, facts)
-    if here.mutated or (here.unknown and getattr(statement, "value", None) is not node):
+    if here.mutated or (here.unknown and getattr(statement, "value", None) is not selection.at):
         raise Refused("alias-then-mutate", "the statement may change what it is given in place")
     results = [
         n.id for n in walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
@@ -141,11 +200,10 @@ def _statement(
     head: str,
     arguments: list[str],
     context: Context,
-    width: int | None = None,
+    width: int,
 ) -> str:
     """The statement with the expression replaced by a call, at no indentation."""
     view = context.view
-    width = width if width is not None else width_for(context, statement)
     start, end = view.start(statement), view.end(statement)
     before = view.slice(start, view.start(node))
     after = view.slice(view.end(node), end)
