@@ -29,6 +29,13 @@ SAMPLES: dict[str, tuple[str, Callable[[], tuple[Any, ...]]]] = {
         lambda: (X.clone().requires_grad_(), torch.ones(4, requires_grad=True), None, 2),
     ),
     "segments": ("_segment_mask_op", lambda: (torch.tensor([[0, 1, 3, 2], [2, 0, 0, 1]]),)),
+    "method": ("_scaled_forward_result_op", lambda: (X.clone().requires_grad_(),)),
+    "block": (
+        "_damp_forward_result_op",
+        lambda: (X.clone().requires_grad_(), X.sin().requires_grad_(), 2.0),
+    ),
+    "block_gradient": ("_step_y_op", lambda: (X.clone().requires_grad_(), 0.5)),
+    "block_in_place": ("_step_update_op", lambda: (torch.arange(4.0), torch.zeros(3))),
     "two_results": ("_split_peaks_op", lambda: (X.clone(),)),
 }
 

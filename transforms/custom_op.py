@@ -4,7 +4,9 @@ What no other fix can treat (a NumPy island, a call into a library, a result tha
 data) still fits into one graph where shape and dtype of the result can be told without running it. The
 function becomes the kernel of a `torch.library.custom_op`, with a fake kernel that says what the result
 looks like, and a backward that runs the function again where gradients pass through it. Eager code
-takes the original body. This is only done when it is asked for, with `--fix-with custom-op`.
+takes the original body. Of a method, and where more is done than an operator can hold, the smallest run
+of statements around the place that can is taken out into a helper first. This is only done when it is
+asked for, with `--fix-with custom-op`.
 
 Before:
 
@@ -82,27 +84,107 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.project import Project, parse_module
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen.imports import torch_name
 from gbfix.codegen.operators import Operator, written
+from gbfix.codegen.view import View
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.extraction import Extracted, extracted, runs
 from gbfix.lowering.operator_results import Results, results
 from gbfix.lowering.operator_schema import TENSOR, parameter_types
 from gbfix.lowering.operator_values import UNKNOWN_DTYPE, Holds, Known, joined
 from gbfix.source.text import Edit
 
 _REASON = "the function is one node of the graph, which is neither fused nor compiled inside"
+_BLOCK_REASON = (
+    "the statements are one node of the graph, which is neither fused nor compiled inside"
+)
+_MOST_RUNS = 24
 _OPTIONAL = f"{TENSOR} | None"
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
-    """Make the function around the site an operator.
+    """Make the function around the site an operator, or else a run of statements in it.
+
+    Raises:
+        Refused: where types or results cannot be told, or more is done than to compute.
+    """
+    try:
+        return _of_function(context)
+    except Refused as refused:
+        made = _of_block(site, context)
+        if made is None:
+            raise refused from None
+        return made
+
+
+def _of_block(site: BreakSite, context: Context) -> Fix | None:
+    """The smallest run of statements around a site that can be made an operator.
+
+    One that works with gradients, too, is preferred.
+    """
+    source = context.view.source
+    second: Fix | None = None
+    for run in islice(runs(site.statement, context), _MOST_RUNS):
+        taken, needed = set(context.names.taken), context.needs_torch
+        try:
+            found = extracted(run, context)
+            inner = _context_of(found, context)
+            fix = _of_function(inner) if inner is not None else None
+        except (Refused, NotApplicable):
+            fix = None
+        if fix is None:
+            context.names.taken, context.needs_torch = taken, needed
+            continue
+        # The edits of the second step are told in terms of the text that the first one leaves.
+        text = inner.view.source.apply(fix.edits) if inner is not None else ""
+        edits = (_difference(source.text, text),)
+        missing = fix.imports_torch or context.needs_torch
+        made = replace(fix, edits=edits, reason=_BLOCK_REASON, imports_torch=missing)
+        if ".requires_grad" not in text[edits[0].start : edits[0].start + len(edits[0].text)]:
+            return made
+        second = second or made
+    return second
+
+
+def _context_of(found: Extracted, context: Context) -> Context | None:
+    """The context of a helper in the text where it is taken out."""
+    view = context.view
+    text = view.source.apply(found.edits)
+    module = parse_module(replace(view.source, text=text))
+    facts = Facts(Project([module]))
+    info = next((i for i in module.functions() if i.node.name == found.name), None)
+    analysis = facts.analysis(info) if info is not None else None
+    if analysis is None:
+        return None
+    return Context.of(analysis, facts, context.settings, View(module), text)
+
+
+def _difference(before: str, after: str) -> Edit:
+    """The one edit that makes a text of another."""
+    first = _alike(before, after)
+    rest = _alike(before[first:][::-1], after[first:][::-1])
+    return Edit(first, len(before) - rest, after[first : len(after) - rest])
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts begin with in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _of_function(context: Context) -> Fix:
+    """Make a function an operator.
 
     Raises:
         Refused: where its types or results cannot be told, or it does more than compute.
@@ -122,7 +204,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     width, unit = context.settings.line_length, context.unit
     made = Operator(
         node.name,
-        f"{context.info.module.name.replace('.', '_') or 'project'}::{node.name}",
+        f"{context.info.module.name.replace('.', '_') or 'project'}::{node.name.lstrip('_')}",
         types,
         frozenset(a.arg for a in node.args.kwonlyargs),
         sorted(found.mutated),
@@ -325,7 +407,7 @@ def _definitions(context: Context, text: str) -> Edit:
 TRANSFORM = Transform(
     name="custom-op",
     codes=tuple(DIAGNOSES),
-    summary="make a helper function an operator that the graph holds as one node",
+    summary="make a helper function, or some statements, an operator that the graph holds as one node",
     doc=__doc__ or "",
     propose=propose,
     rank=90,

@@ -75,7 +75,7 @@ from gbfix.lowering.operator_body import SHAPE, Body, body_of
 from gbfix.lowering.operator_schema import TENSOR
 from gbfix.lowering.output import check_arguments, only_speaks
 from gbfix.lowering.placement import around, compiled_block, width_for
-from gbfix.lowering.toplevel import top_statement
+from gbfix.lowering.toplevel import title, top_statement
 from gbfix.lowering.views import is_elif
 from gbfix.settings import SideEffects
 from gbfix.source.text import Edit
@@ -112,7 +112,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     ):
         raise Refused("no-place-outside", "the operator has no place below the definition")
     body = body_of(statement, context)
-    name = context.names.take(f"_{_title(top, context)}_log")
+    name = context.names.take(f"_{title(context)}_log")
     torch = context.torch(statement)
     given = [o.given for o in body.operands]
     call_text = layout.call(name, given, width=width_for(context, statement), unit=context.unit)
@@ -147,22 +147,6 @@ def _calls(statement: ast.stmt, context: Context) -> list[str]:
     if not families:
         raise NotApplicable("no-call", "nothing is logged here")
     return families
-
-
-def _title(top: ast.stmt, context: Context) -> str:
-    """What the operator is called after: the function, and its class where it has one."""
-    own = context.info.node.name.strip("_")
-    around_it = getattr(top, "name", own).strip("_")
-    return own if around_it == own else f"{_snake(around_it)}_{own}"
-
-
-def _snake(name: str) -> str:
-    parts: list[str] = []
-    for number, letter in enumerate(name):
-        if letter.isupper() and number and not name[number - 1].isupper():
-            parts.append("_")
-        parts.append(letter.lower())
-    return "".join(parts)
 
 
 def _definition(name: str, body: Body, torch: str, context: Context) -> str:

@@ -54,6 +54,11 @@ def body_of(statement: ast.stmt, context: Context) -> Body:
     return _Body(statement, context).made()
 
 
+def type_of(node: ast.expr, context: Context) -> str | None:
+    """The type that an operator gives to a value of the function; None if it cannot be told."""
+    return _Body(ast.Expr(node), context)._kind(node)
+
+
 class _Body:
     def __init__(self, statement: ast.stmt, context: Context) -> None:
         self.statement = statement

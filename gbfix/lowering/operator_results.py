@@ -364,6 +364,9 @@ class _Run:
             v.holds is Holds.NUMBER for v in values
         ):
             return NUMBER
+        if name in known.COLLECTING:
+            grads, bases = known.of(*values)
+            return Known(Holds.OTHER, grads=grads, bases=bases)
         if name.startswith(("numpy.", "scipy.")) and not name.startswith("numpy.random"):
             return self._numpy(name, short, values)
         if name in ("torch.from_numpy", "torch.as_tensor", "torch.tensor"):

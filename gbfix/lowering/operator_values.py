@@ -114,6 +114,10 @@ SCALARS = frozenset(
 NUMERIC_CALLS = frozenset(
     "builtins." + name for name in "int float bool len str isinstance abs round".split()
 )
+# Of items as they are.
+COLLECTING = frozenset(
+    "builtins." + name for name in "enumerate zip reversed sorted list tuple".split()
+)
 NUMPY_LIKE = frozenset(
     "abs exp sqrt log log1p expm1 sin cos tan tanh sort clip maximum minimum cumsum round floor ceil "
     "copy zeros_like ones_like empty_like full_like square negative sign where nan_to_num".split()
