@@ -136,7 +136,8 @@ def _check_consumed(statements: Sequence[ast.stmt], lines: Sequence[str], contex
     text = "\n".join(lines)
     for statement in statements:
         for node in walk(statement):
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            loads = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+            if isinstance(node, ast.expr) and (loads or isinstance(node, ast.Call)):
                 selected = context.view.text(node)
                 if shape_from_data(node, context.analysis) is not None and selected in text:
                     raise Refused("rows-leave", f"`{selected}` is needed as it is")
