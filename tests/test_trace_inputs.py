@@ -21,6 +21,7 @@ from gbfix.trace.journal import tensors_of
 from gbfix.trace.objects import put_together, taken_apart
 from gbfix.trace.samples import NotPlain
 from gbfix.verify.options import Options
+from gbfix.verify.recipes import Inputs
 
 MODEL = """\
 import torch
@@ -148,6 +149,50 @@ def test_only_what_passes_with_recorded_inputs_is_written(
     assert scale in text
     assert gate not in text
     assert text.count("torch.cond") == 1
+
+
+STEP = """\
+import torch
+from torch import nn
+
+
+class Head(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.inner = nn.Linear(width, 2)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@torch.compile(backend="eager")
+def step(model, x, limit):
+    loss = model(x).pow(2).mean()
+    if loss > limit:
+        loss = loss * 0.5
+    return loss
+"""
+
+
+def test_a_module_among_the_arguments_is_kept_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "steps.py").write_text(STEP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    steps = importlib.import_module("steps")
+    path = tmp_path / "trace.json"
+    with gbfix.trace.record(inputs=tensors_of(path)) as recording:
+        head = steps.Head(4)
+        for scale in (0.0, 100.0, 1.0):
+            steps.step(head, torch.full((3, 4), scale), 0.5)
+    del sys.modules["steps"]
+    store.save(recording.trace, path)
+    (found,) = recorded([path], tmp_path / "steps.py", "step")
+    calls = Inputs(saved=tuple(map(str, found.calls))).make()
+    # The third call is like the first, and so is the second, which has other values.
+    assert [float(args[1][0, 0]) for args, _ in calls] == [0.0, 100.0]
+    assert torch.equal(calls[0][0][0].inner.weight, head.inner.weight)
 
 
 def test_what_leads_to_a_definition_is_what_was_compiled(

@@ -82,12 +82,14 @@ def test_training_loop_runs_as_it_does_alone(tmp_path: Path) -> None:
     assert (found.effect, found.code.name, found.entry) == (Effect.SPLITS, "forward", entry.id)
     assert found.reason.hints
     assert found.stack[0].text.startswith("loss = model(")
-    (sample,) = trace.samples
-    assert sample.arguments == ("float32[2, 4]",)
+    sample, again = trace.samples
+    assert sample.arguments == again.arguments == ("float32[2, 4]",)
     import torch
 
     args, kwargs = torch.load(tmp_path / ".gbfix" / "trace.tensors" / str(sample.file))
     assert args[0].shape == (2, 4)
+    other, _ = torch.load(tmp_path / ".gbfix" / "trace.tensors" / str(again.file))
+    assert not torch.equal(args[0], other[0])
     assert kwargs == {}
     assert "program.py:12:12: GBF101 GB0170 tensor-branch" in done.stderr
 

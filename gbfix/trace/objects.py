@@ -47,7 +47,7 @@ def put_together(data: Any, modules: Mapping[str, str]) -> Any:
     """The object that `taken_apart` has made the data of; its constructor is not called.
 
     Args:
-        data: as it was loaded.
+        data: as it was loaded; what was not taken apart stays as it is.
         modules: what modules are called here that had another name where it was recorded.
 
     Raises:
@@ -122,7 +122,7 @@ class _Together:
         self.made: list[Any] = []
 
     def of(self, data: Any) -> Any:
-        if type(data) is not dict:
+        if type(data) is not dict or _KIND not in data:
             return data
         kind = data[_KIND]
         if kind == "name":

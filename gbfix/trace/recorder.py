@@ -100,7 +100,9 @@ class _Called:
     calls: int = 0
     told: int = 0
     told_at: float = 0.0
-    samples: set[tuple[str, ...]] = field(default_factory=set)
+    shapes: set[tuple[str, ...]] = field(default_factory=set)
+    samples: int = 0
+    alike: int = 0
     failures: int = 0
 
 
@@ -128,7 +130,7 @@ class Recorder:
         called = self._called(function)
         called.calls += 1
         self._count(called)
-        if called.calls <= _CALLS_LOOKED_AT and len(called.samples) < self.options.samples:
+        if called.calls <= _CALLS_LOOKED_AT and called.samples < self.options.samples:
             self._sample(called, args, kwargs)
         stack = self._stack()
         stack.append(called.entry.id)
@@ -230,18 +232,33 @@ class Recorder:
             self.sink.write("calls", {called.entry.id: called.calls})
 
     def _sample(self, called: _Called, args: Any, kwargs: Any) -> None:
+        from gbfix.trace.objects import taken_apart
         from gbfix.trace.samples import NotPlain, arguments, copied
 
         told = arguments(args, kwargs)
-        if told in called.samples:
-            return
-        called.samples.add(told)
+        if told in called.shapes:
+            if not self._is_worth_keeping(called):
+                return
+            called.alike += 1
+        called.shapes.add(told)
+        called.samples += 1
         file = None
         left = min(_BYTES_A_SAMPLE, _BYTES_A_PROCESS - self.bytes)
         if self._keeps_values():
-            with contextlib.suppress(NotPlain):
+            try:
                 file = self._store(copied(args, kwargs, left))
+            except NotPlain:
+                with contextlib.suppress(Exception):
+                    file = self._store(taken_apart((args, kwargs), left))
         self._write("sample", Sample(called.entry.id, told, file))
+
+    def _is_worth_keeping(self, called: _Called) -> bool:
+        """Whether to sample a call like earlier ones, of which the values may take another arm.
+
+        Ever fewer are, and half of the samples are left for what is of another shape.
+        """
+        is_due = called.calls & (called.calls - 1) == 0
+        return is_due and called.alike < self.options.samples // 2 and self._keeps_values()
 
     def _store(self, values: Any) -> str:
         import torch

@@ -56,6 +56,8 @@ def _convert_values(values: dict[str, Any], dtype: str | None, device: str) -> N
 
 
 def _converted(value: Any, dtype: str | None, device: str) -> Any:
+    if isinstance(value, torch.nn.Module):
+        return value.to(device=device, dtype=getattr(torch, dtype) if dtype else None)
     if not isinstance(value, torch.Tensor):
         return value
     wanted = getattr(torch, dtype) if dtype and value.is_floating_point() else value.dtype
@@ -83,7 +85,8 @@ def call(
     arguments = converted(arguments, options)
     asked: dict[str, torch.Tensor] = {}
     if options.gradients:
-        arguments, asked = _asking_for_gradients(arguments, state_of(target, module))
+        state = state_of(target, module) | _modules_given(arguments)
+        arguments, asked = _asking_for_gradients(arguments, state)
     result: Any = None
     raised: Raised | None = None
     heard = Listener()
@@ -114,7 +117,7 @@ def _shot(
 ) -> CallShot:
     found: Leaves = _random_state()
     given = _by_place(arguments)
-    state = state_of(target, module)
+    state = state_of(target, module) | _modules_given(arguments)
     for group in (given, {"result": result} if raised is None else {}, state):
         for place, value in group.items():
             found.update(leaves(value, place))
@@ -133,6 +136,15 @@ def _shot(
 def _by_place(arguments: Arguments) -> dict[str, Any]:
     args = {f"argument {number}": value for number, value in enumerate(arguments[0], 1)}
     return args | {f"argument {name}": value for name, value in arguments[1].items()}
+
+
+def _modules_given(arguments: Arguments) -> dict[str, Any]:
+    """What the modules among the arguments keep."""
+    state: dict[str, Any] = {}
+    for place, value in _by_place(arguments).items():
+        if isinstance(value, torch.nn.Module):
+            state |= _state_of_module(value, place)
+    return state
 
 
 def _raised(error: BaseException) -> Raised:

@@ -122,7 +122,7 @@ def arguments_of(side: Side, inputs: Inputs) -> list[Arguments]:
     Raises:
         LoadError: if there are none to be had.
     """
-    own = inputs.factory is not None or inputs.expressions
+    own = inputs.factory is not None or inputs.expressions or inputs.modules
     module = load(side) if own else types.ModuleType("nothing")
     return Maker.of(inputs, module).make()
 

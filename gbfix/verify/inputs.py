@@ -13,6 +13,7 @@ import signal
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gbfix.dynamo import control
@@ -45,8 +46,8 @@ def generate(spec: SearchSpec) -> Generated:
     try:
         with control.never_compile():
             found = _Search(spec)
-            if spec.saved:
-                return Generated(Inputs(saved=spec.saved, recipes=found.beyond(spec.saved)))
+            if spec.saved is not None:
+                return Generated(replace(spec.saved, recipes=found.beyond(spec.saved)))
             return Generated(Inputs(recipes=found.recipes()))
     except (LoadError, NoInputs) as error:
         return Generated(failure=str(error))
@@ -110,13 +111,12 @@ class _Search:
         # the calls that reach more come first; those that raise come last.
         return (*self.further, *self.running, *self.raising)
 
-    def beyond(self, saved: tuple[str, ...]) -> tuple[CallRecipe, ...]:
+    def beyond(self, saved: Inputs) -> tuple[CallRecipe, ...]:
         """Calls that reach what stored ones leave out, made after those where they can be told."""
-        calls = Inputs(saved=saved).make()
-        for arguments in calls:
+        for arguments in saved.make():
             self._run(lambda arguments=arguments: arguments)  # type: ignore[misc]
         # Loaded anew, since a call may change what it is given.
-        bases = [base for given in Inputs(saved=saved).make() if (base := like(given)) is not None]
+        bases = [base for given in saved.make() if (base := like(given)) is not None]
         bases = list(dict.fromkeys(bases))[:_MOST_BASES]
         if self.coverage().missing and not bases:
             before = set(self.watcher.seen)

@@ -86,7 +86,7 @@ class SearchSpec:
     device: str = "cpu"
     dtype: str | None = None
     most_dims: int | None = None
-    saved: tuple[str, ...] = ()
+    saved: Inputs | None = None
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,8 @@ class Inputs:
         factory: a `module:function` that returns a list of tuples or of `(args, kwargs)`.
         pickled: a pickled list of `(args, kwargs)`.
         expressions: one for each call, in the names of the target's module and `torch`.
-        saved: files that hold one `(args, kwargs)` each, as `gbfix trace` keeps them.
+        saved: files that hold one `(args, kwargs)` each, as `gbfix trace` keeps them; `modules` says
+            what modules are called now that had another name where that was.
         once: whether the calls are made as they stand; else the first is made again at the end.
         only: which of them to make, if not all.
     """
@@ -176,6 +177,7 @@ class Inputs:
     pickled: bytes | None = None
     expressions: tuple[str, ...] = ()
     saved: tuple[str, ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()
     once: bool = False
     only: tuple[int, ...] | None = None
 
@@ -201,8 +203,11 @@ class Inputs:
         if self.saved:
             import torch
 
+            from gbfix.trace.objects import put_together
+
             # Only tensors and plain values are read, so that a trace of others can run no code.
-            stored = normalised([torch.load(file, weights_only=True) for file in self.saved])
+            loaded = [torch.load(file, weights_only=True) for file in self.saved]
+            stored = normalised([put_together(one, dict(self.modules)) for one in loaded])
             return [*stored, *(recipe.make() for recipe in self.recipes)]
         if factory is not None:
             return normalised(factory())

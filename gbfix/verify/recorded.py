@@ -27,10 +27,13 @@ def recorded_pairs(pair: Pair, traces: Sequence[Path]) -> tuple[tuple[Pair, Inpu
         UserError: if a trace cannot be read.
     """
     found = recorded(traces, pair.path, pair.name) if traces else ()
-    return tuple(
-        (_through(one, pair), Inputs(saved=tuple(map(str, one.calls))))
-        for one in found[:_MOST_CALLABLES]
-    )
+    return tuple(_prepared(one, pair) for one in found[:_MOST_CALLABLES])
+
+
+def _prepared(one: Recorded, pair: Pair) -> tuple[Pair, Inputs]:
+    through = _through(one, pair)
+    modules = ((one.module, through.original.target.module),)
+    return through, Inputs(saved=tuple(map(str, one.calls)), modules=modules)
 
 
 def _through(one: Recorded, pair: Pair) -> Pair:

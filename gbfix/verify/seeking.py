@@ -39,8 +39,8 @@ def find_inputs(session: Session) -> None:
     Raises:
         Stop: if there are none with which the original runs.
     """
-    saved = session.inputs.saved if session.inputs is not None else ()
-    if session.inputs is not None and not saved:
+    saved = session.inputs if session.inputs is not None and session.inputs.saved else None
+    if session.inputs is not None and saved is None:
         return
     options, goal = session.options, touched(session)
     spec = SearchSpec(
