@@ -8,7 +8,7 @@ only update are written out.
 Before:
 
     def step(parameters: list[torch.Tensor], gradients: list[torch.Tensor], found_inf: torch.Tensor):
-        if found_inf.item() == 0:
+        if not found_inf.any():
             for p, g in zip(parameters, gradients):
                 p.sub_(0.1 * g)
         return parameters
@@ -17,10 +17,10 @@ After:
 
     def step(parameters: list[torch.Tensor], gradients: list[torch.Tensor], found_inf: torch.Tensor):
         if torch.compiler.is_compiling():
-            holds = found_inf.reshape(()) == 0
+            holds = ~found_inf.any()
             for p, g in zip(parameters, gradients):
                 p.copy_(torch.where(holds, p.sub(0.1 * g), p))
-        elif found_inf.item() == 0:
+        elif not found_inf.any():
             for p, g in zip(parameters, gradients):
                 p.sub_(0.1 * g)
         return parameters
@@ -38,6 +38,7 @@ from collections.abc import Sequence
 
 from gbfix.analysis.conditions import Negated, NotApplicable, split
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.codegen.fitting import fitted
 from gbfix.codegen.layout import indent
 from gbfix.codegen.predicates import Renderer, single
@@ -65,7 +66,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise NotApplicable("no-update", "no block of updates is decided here")
     leaving, after = _skips(node, context)
     arms = after if leaving else [*node.body, *node.orelse]
-    if not any(_updates(n, context) for s in arms for n in ast.walk(s)):
+    if not any(_updates(n, context) for s in arms for n in walk(s)):
         raise NotApplicable("no-update", "nothing is updated in place")
     torch = context.torch(site.statement)
     parts = split(node.test, context.analysis, context.facts)

@@ -107,7 +107,7 @@ def _derived(node: ast.expr, analysis: Analysis, *, through_tensors: bool) -> se
                 continue
             if not _contains(value, node, names):
                 continue
-            found = {n.id for n in ast.walk(target) if isinstance(n, ast.Name)}
+            found = {n.id for n in walk(target) if isinstance(n, ast.Name)}
             grown = grown or not found <= names
             names |= found
     return names

@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.codegen.expressions import flat
+from gbfix.codegen.fitting import fitted
 from gbfix.codegen.guards import compiling
 from gbfix.codegen.view import View
 from gbfix.fixes import Context
-from gbfix.lowering.placement import beside_all
+from gbfix.lowering.placement import beside_all, width_for
 from gbfix.lowering.views import block_of
 from gbfix.source.text import Edit
 
@@ -64,10 +65,15 @@ def beside_read(
     return twice({statement: {node: text}}, context)
 
 
-def twice(texts: Mapping[ast.stmt, Mapping[ast.expr, str]], context: Context) -> tuple[Edit, ...]:
+def twice(
+    texts: Mapping[ast.stmt, Mapping[ast.expr, str]],
+    context: Context,
+    leads: Mapping[ast.stmt, Sequence[str]] | None = None,
+) -> tuple[Edit, ...]:
     """Write simple statements twice: with other expressions when compiling, and as they are.
 
-    Statements that follow each other share one `if`.
+    Statements that follow each other share one `if`. `leads` are lines that come before a statement
+    when compiling.
 
     Raises:
         Refused: if one is not a simple statement on lines of its own.
@@ -78,7 +84,9 @@ def twice(texts: Mapping[ast.stmt, Mapping[ast.expr, str]], context: Context) ->
         bodies: list[str] = []
         for statement in group:
             _check_simple(statement, view)
-            bodies.append(substituted(statement, texts[statement], view))
+            bodies += leads.get(statement, ()) if leads is not None else ()
+            text = substituted(statement, texts[statement], view)
+            bodies.append(fitted(text, width_for(context, statement), context.unit))
         edits += beside_all(group, "\n".join(bodies), context.torch(group[0]), (), context)
     return tuple(edits)
 

@@ -92,19 +92,22 @@ class MaskedSteps:
     def _check(self, nodes: Sequence[ast.AST], scope: _Scope) -> None:
         """What is computed although its result may not count must be harmless."""
         found = effects(nodes, scope.analysis, self.context.facts)
-        for what, code, sentence in (
-            (found.unknown, "impure-arm", "the effects of `{}` in an arm are not known"),
-            (found.attributes, "sets-attribute", "an arm sets `{}`"),
-            (found.output, "impure-arm", "`{}` in an arm is output"),
-            (found.random, "random-in-arm", "`{}` draws random numbers in one arm only"),
-            (found.stateful, "stateful-layer", "`{}` changes its own state"),
-            (found.scalar, "scalar-in-arm", "`{}` in an arm reads a Python value from a tensor"),
-            ([*found.partial, *found.dynamic], "partial-arm", "`{}` may fail on some data"),
-            ([t for t, _ in found.mutated], "statement-in-arm", "`{}` is changed in an expression"),
-        ):
-            for first in what:
-                text = ast.unparse(first) if isinstance(first, ast.AST) else str(first)
-                raise Refused(code, sentence.format(text))
+        for text in found.unknown:
+            raise Refused("impure-arm", f"the effects of `{text}` in an arm are not known")
+        for name in found.attributes:
+            raise Refused("sets-attribute", f"an arm sets `{name}`")
+        for node in found.output:
+            raise Refused("output-in-arm", f"`{ast.unparse(node)}` in an arm is output")
+        for node in found.random:
+            raise Refused("random-in-arm", f"`{ast.unparse(node)}` draws random numbers in an arm")
+        for node in found.stateful:
+            raise Refused("stateful-layer", f"`{ast.unparse(node)}` changes its own state")
+        for node in found.scalar:
+            raise Refused("scalar-in-arm", f"`{ast.unparse(node)}` in an arm reads a Python value")
+        for node in (*found.partial, *found.dynamic):
+            raise Refused("partial-arm", f"`{ast.unparse(node)}` in an arm may fail on some data")
+        for target, _ in found.mutated:
+            raise Refused("mutates-operand", f"`{ast.unparse(target)}` is changed in an expression")
 
     def _compound(
         self, statement: ast.For | ast.If | ast.With, predicate: str, scope: _Scope
@@ -327,7 +330,7 @@ class MaskedSteps:
         """A name that the arm binds may hold nothing that is read elsewhere."""
         if scope.depth:
             return  # the names of a called function are new here
-        for node in ast.walk(target):
+        for node in walk(target):
             if isinstance(node, ast.Name) and any(
                 isinstance(n, ast.Name) and n.id == node.id and n not in self._inside
                 for n in walk(scope.analysis.info.node)
