@@ -42,7 +42,6 @@ import ast
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
-from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
@@ -50,6 +49,7 @@ from gbfix.analysis.values import Kind
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.outside import calls_layers
 from gbfix.python_diagnoses import DISABLED_FUNCTION
 from gbfix.source.text import Edit
 
@@ -94,7 +94,7 @@ def _reason(site: BreakSite, context: Context) -> str:
     work = _traced_work(context)
     if work is None:
         return _PLAIN
-    if _calls_layers(context.info, context.facts, set()):
+    if calls_layers(context.info.node.body, context.analysis, context.facts, {context.info.node}):
         raise NotApplicable("traces-work", "the function calls layers or other functions")
     if _is_skipped(site, context):
         return _SKIPPED
@@ -115,36 +115,6 @@ def _is_skipped(site: BreakSite, context: Context) -> bool:
             return True
         current = parents.get(current)
     return False
-
-
-def _calls_layers(info: FunctionInfo, facts: Facts, seen: set[ast.AST]) -> bool:
-    """Whether a function calls a layer, or what is not known, itself or through another."""
-    analysis = facts.analysis(info)
-    if analysis is None or info.node in seen:
-        return analysis is None
-    seen.add(info.node)
-    for node in walk(info.node):
-        if not isinstance(node, ast.Call):
-            continue
-        called = analysis.values.get(node.func)
-        if called is None or called.kinds & (Kind.MODULE | Kind.UNKNOWN | Kind.MAYBE):
-            if _is_unknown(node.func, analysis):
-                return True
-            continue
-        inner = facts.project.function_info(called.reference) if called.reference else None
-        if inner is not None and _calls_layers(inner, facts, seen):
-            return True
-    return False
-
-
-def _is_unknown(function: ast.expr, analysis: Analysis) -> bool:
-    """Whether a call of no known function may run a layer: no method of a tensor or container does."""
-    if not isinstance(function, ast.Attribute):
-        return True
-    receiver = analysis.values.get(function.value)
-    if receiver is not None and receiver.kinds & Kind.MODULE:
-        return function.attr != "register_buffer"
-    return receiver is None or bool(receiver.kinds & Kind.UNKNOWN)
 
 
 def _traced_work(context: Context) -> ast.AST | None:

@@ -195,6 +195,8 @@ class Evaluator(Expressions):
             return self._function_call(name, unknown, data=data)
         last = name.rsplit(".", 1)[-1]
         if name.startswith("torch."):
+            if name.startswith("torch.sparse."):
+                return tensor(unshared=True)
             if last in {"ModuleList", "Sequential", "ModuleDict"} and arguments:
                 held = [a if a.kinds & Kind.MODULE else item_of(a) for a in arguments]
                 known = tuple(arguments) if all(a.kinds == Kind.MODULE for a in arguments) else None

@@ -97,7 +97,10 @@ _NAMES: tuple[tuple[Diagnosis, str], ...] = (
     (OBJECT_COPY, "copy.copy"),
     (STORAGE_QUERY, "torch.is_inference_mode_enabled"),
     (LIBRARY_CHECK, "torch.nn.functional.gaussian_nll_loss"),
-    (SPARSE_TENSOR, "torch:sparse_coo_tensor,sparse_csr_tensor"),
+    (
+        SPARSE_TENSOR,
+        "torch:sparse_coo_tensor,sparse_csr_tensor torch.sparse:mm,addmm,softmax,log_softmax",
+    ),
     (AUTOGRAD_CALL, "torch.autograd:grad,backward"),
 )
 UNTRACED: Mapping[str, Diagnosis] = dict(_table())
