@@ -137,6 +137,10 @@ class Windows:
         self._check_index(node, part)
         if isinstance(node.ctx, ast.Load):
             self._check_read(node)
+        self._bounds(part)
+
+    def _bounds(self, part: ast.Slice) -> None:
+        """What was read for the bounds of a slice takes part."""
         for bound in (part.lower, part.upper):
             for inner in walk(bound) if bound is not None else ():
                 if isinstance(inner, ast.expr) and read_tensor(inner, self.analysis) is not None:
@@ -230,14 +234,7 @@ class Windows:
         Raises:
             Refused: where a length depends on data.
         """
-        made: list[Edit] = []
-        for read in self.reads:
-            parent = self.parents[read]
-            inside = any(
-                read in walk(part) for found in self.slices.values() for part in found.values()
-            )
-            if not inside:
-                made += self._start(read, parent)
+        made = self._starts()
         for statements in self._runs():
             lines: list[str] = []
             named: dict[str, str] = {}
@@ -247,6 +244,17 @@ class Windows:
             body = "\n".join(fitted(line, width, self.context.unit) for line in lines)
             made += beside_all(statements, body, self.torch, [], self.context)
         return tuple(made)
+
+    def _starts(self) -> list[Edit]:
+        """The names that hold what was read, as tensors."""
+        made: list[Edit] = []
+        for read in self.reads:
+            inside = any(
+                read in walk(part) for found in self.slices.values() for part in found.values()
+            )
+            if not inside:
+                made += self._start(read, self.parents[read])
+        return made
 
     def _runs(self) -> list[list[ast.stmt]]:
         """The statements, those that follow one another at once together."""

@@ -1,0 +1,70 @@
+"""Fills a slice whose bounds a tensor says by a mask of positions.
+
+Where a slice with a bound from data is given one number, the number is written where the position in
+that dimension lies between the bounds.
+
+Before:
+
+    def forward(self, lengths: torch.Tensor):
+        mask = torch.zeros(2, 4, device=lengths.device)
+        for i in range(2):
+            mask[i, : lengths[i]] = 1.0
+        return mask
+
+After:
+
+    def forward(self, lengths: torch.Tensor):
+        mask = torch.zeros(2, 4, device=lengths.device)
+        for i in range(2):
+            if torch.compiler.is_compiling():
+                part = mask[i]
+                places = torch.arange(part.shape[0], device=part.device)
+                part.masked_fill_(places < lengths[i], 1.0)
+            else:
+                mask[i, : lengths[i]] = 1.0
+        return mask
+
+Any number of dimensions may have such bounds. A bound beyond the end means the end, as in Python. A
+negative bound would count from the end in eager code and means the beginning here, which is why the
+fix asks for a review; a bound that is written as negative is left alone.
+"""
+
+from __future__ import annotations
+
+from gbfix.analysis.conditions import NotApplicable
+from gbfix.analysis.reads import ReadKind
+from gbfix.analysis.sites import BreakSite
+from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION
+from gbfix.findings import Safety
+from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.fills import Fills
+
+
+def propose(site: BreakSite, context: Context) -> Fix:
+    """Offer to fill by a mask.
+
+    Raises:
+        Refused: where the slice is given more than one number, or a bound is needed as a number.
+    """
+    read = site.read
+    if read is None or read.kind is ReadKind.LIST:
+        raise NotApplicable("no-slice", "no bound of a slice is read here")
+    fills = Fills(context, context.torch(site.statement))
+    fills.follow(read)
+    return Fix(
+        "slice-fill",
+        Safety.REVIEW,
+        "a negative bound counts from the end in eager code, and means the beginning when compiled",
+        fills.edits(),
+        context.needs_torch,
+    )
+
+
+TRANSFORM = Transform(
+    name="slice-fill",
+    codes=(TENSOR_POSITION.code, SCALAR_READ.code),
+    summary="fill a slice whose bounds a tensor says by a mask of positions",
+    doc=__doc__ or "",
+    propose=propose,
+    rank=21,
+)
