@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from gbfix.analysis.conditions import Refused
+from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat, operand
 from gbfix.codegen.fitting import fitted
@@ -41,10 +41,10 @@ class Fills(Windows):
         node = self.parents[above] if isinstance(above, ast.Tuple) else above
         assert isinstance(node, ast.Subscript)
         if not (isinstance(statement, ast.Assign) and statement.targets == [node]):
-            raise Refused("not-a-fill", f"`{ast.unparse(node)}` is not given one number")
+            raise NotApplicable("not-a-fill", f"`{ast.unparse(node)}` is not given one number")
         value = self.analysis.values.get(statement.value)
         if value is None or not value.only(Kind.STATIC):
-            raise Refused("not-a-fill", f"`{ast.unparse(statement.value)}` is not one number")
+            raise NotApplicable("not-a-fill", f"`{ast.unparse(statement.value)}` is not one number")
         if part.step is not None:
             raise Refused("slice-step", f"`{ast.unparse(part)}` has a step")
         for bound in (part.lower, part.upper):
