@@ -133,8 +133,8 @@ def setting_fix(
         Refused: if there is no place for it.
         NotApplicable: if it is made already.
     """
-    facts, function = context.facts, context.info.node
-    if facts.is_made(setting, function):
+    facts, info = context.facts, context.info
+    if facts.is_made(setting, info):
         raise NotApplicable("setting-made", f"`{setting.keyword}` is set already")
     module = context.info.module
     name = next((n for n, bound in module.bindings.items() if bound and bound[-1] == "torch"), None)
@@ -143,7 +143,7 @@ def setting_fix(
         raise Refused("torch-shadowed", "`torch` is another variable here")
     torch = name or "torch"
     width = context.settings.line_length
-    placed = settings.place(setting, function, facts.places, context.view, torch, width)
+    placed = settings.place(setting, info, facts.places, context.view, torch, width)
     return Fix(
         transform,
         safety,

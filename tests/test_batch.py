@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gbfix import batch, engine
+from gbfix import batch, engine, survey
 from gbfix.cache import Cache
 from gbfix.cli.main import main
 from gbfix.findings import RunResult
@@ -82,14 +82,21 @@ def said(result: RunResult) -> object:
     return plain, result.errors, result.notices
 
 
-def test_parts_find_what_a_single_run_finds(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_one(files: Sequence[SourceFile]) -> RunResult:
+    """What is found where all trees are held at once."""
+    return engine.run(files, Settings(), rewrite=False)
+
+
+@pytest.mark.parametrize("held", [survey.HELD, 0])
+def test_a_look_at_one_file_after_the_other_finds_what_one_at_all_finds(
+    package: Path, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
     files = sources(package)
-    whole = batch.check(files, Settings())
+    whole = in_one(files)
     assert {f.function for file in whole.files for f in file.findings} == {
         "helper", "Base.step", "Child0.step", "Child1.step", "Child2.step", "Child3.step",
     }  # fmt: skip
-    monkeypatch.setattr(batch, "PART", 50)
-    assert len(batch.split(files)) > 4
+    monkeypatch.setattr(survey, "HELD", held)
     assert said(batch.check(files, Settings())) == said(whole)
 
 
@@ -97,7 +104,7 @@ def test_parts_find_what_a_single_run_finds(package: Path, monkeypatch: pytest.M
     "fork" not in multiprocessing.get_all_start_methods(), reason="the patched size is inherited"
 )
 def test_processes_change_nothing(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "PART", 50)
+    monkeypatch.setattr(batch, "PIECE", 50)
     files = sources(package)
     seen: list[Path] = []
     one = batch.check(files, Settings())
@@ -114,12 +121,11 @@ def test_processes_change_nothing(package: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_what_is_compiled_anywhere_narrows_the_region(
-    package: Path, monkeypatch: pytest.MonkeyPatch, extra: str, found: set[str]
+    package: Path, extra: str, found: set[str]
 ) -> None:
     (package / "extra.py").write_text(extra, encoding="utf-8")
     files = sources(package)
-    whole = batch.check(files, Settings())
-    monkeypatch.setattr(batch, "PART", 50)
+    whole = in_one(files)
     parts = batch.check(files, Settings())
     assert {f.function for file in parts.files for f in file.findings} == found
     assert said(parts) == said(whole) and "--region forward" in parts.notices[0]
@@ -147,7 +153,7 @@ def test_a_second_run_analyses_nothing(
     (package / "broken.py").unlink()
     first = batch.check(sources(package), Settings(), cache=Cache(cache))
     assert (cache / ".gitignore").read_text().endswith("*\n")
-    monkeypatch.setattr(engine, "run", never)
+    monkeypatch.setattr(survey.Survey, "look", never)
     again = batch.check(sources(package), Settings(), cache=Cache(cache))
     assert said(again) == said(first)
     with pytest.raises(AssertionError, match="analysed again"):
@@ -161,7 +167,7 @@ def test_what_a_result_depends_on_makes_it_invalid(
     (package / "broken.py").unlink()
     chosen = [package / "user.py"]
     batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
-    monkeypatch.setattr(engine, "run", never)
+    monkeypatch.setattr(survey.Survey, "look", never)
     batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
     if change == "edit":
         chosen[0].write_text(chosen[0].read_text() + "\n")
@@ -213,17 +219,57 @@ def test_options_of_the_command_line(
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_fixing_in_parts_gives_what_one_run_over_all_gives(
+def test_fixing_in_pieces_gives_what_one_run_over_all_gives(
     package: Path, monkeypatch: pytest.MonkeyPatch, jobs: int
 ) -> None:
     files = sources(package)
     whole = engine.run(files, Settings())
     assert sum(file.changed for file in whole.files) > 2
-    monkeypatch.setattr(batch, "PART", 200)
-    assert len(batch.split(files)) > 2
+    monkeypatch.setattr(batch, "WHOLE", 0)
+    monkeypatch.setattr(batch, "PIECE", 200)
     parts = batch.rewrite(files, Settings(), jobs=jobs)
     assert said(parts) == said(whole)
     assert {f.path: f.after for f in parts.files} == {f.path: f.after for f in whole.files}
+
+
+STORED_AROUND = {
+    "inner": """import torch
+from torch import nn
+
+class Inner(nn.Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            x = torch.relu(x) @ x
+        return x
+""",
+    "outer": """import torch
+from torch import nn
+from inner import Inner
+
+class Outer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+    def forward(self, x):
+        self.first = x
+        x = self.inner(x)
+        self.second = x
+        return x
+""",
+}
+
+
+def test_stores_around_a_call_in_another_file_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in STORED_AROUND.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    files = load(sorted(tmp_path.glob("*.py"))).sources
+    monkeypatch.setattr(survey, "HELD", 0)
+    checked = batch.check(files, Settings())
+    assert said(checked) == said(in_one(files))
+    codes = {r.code for file in checked.files for f in file.findings for r in f.refusals}
+    assert "lost-store" in codes
 
 
 READ_ELSEWHERE = {
@@ -246,13 +292,14 @@ class Reader(nn.Module):
 }
 
 
-def test_a_value_that_compiled_code_of_another_part_reads_is_kept(
+def test_a_value_that_compiled_code_of_another_file_reads_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in READ_ELSEWHERE.items():
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     files = load(sorted(tmp_path.glob("*.py"))).sources
     whole = engine.run(files, Settings())
-    monkeypatch.setattr(batch, "PART", 100)
+    assert said(batch.check(files, Settings())) == said(in_one(files))
+    monkeypatch.setattr(batch, "WHOLE", 0)
     parts = batch.rewrite(files, Settings())
     assert {f.path: f.after for f in parts.files} == {f.path: f.after for f in whole.files}

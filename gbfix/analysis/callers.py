@@ -37,13 +37,13 @@ class Callers:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._active: set[tuple[ast.AST, str]] = set()
-        self._found: dict[tuple[ast.AST, str], Value | None] = {}
 
     def given(self, info: FunctionInfo, name: str) -> Value | None:
         """A static value or a tensor, if all callers in the file give such; else None."""
         key = (info.node, name)
-        if key in self._found:
-            return self._found[key]
+        known = self.facts.kept(info.module).given
+        if key in known:
+            return known[key]
         if len(self._active) >= _MAX_DEPTH:
             return None
         self._active.add(key)
@@ -52,7 +52,7 @@ class Callers:
         finally:
             self._active.discard(key)
         if not self._active:  # inside a recursion, what is left out of it is not known yet
-            self._found[key] = found
+            known[key] = found
         return found
 
     def _given(self, info: FunctionInfo, name: str) -> Value | None:

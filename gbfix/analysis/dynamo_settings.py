@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from gbfix.analysis.project import Function, Module
+from gbfix.analysis.project import Function, FunctionInfo, Module
 from gbfix.analysis.trees import walk
 
 CONFIG = "torch._dynamo.config"
@@ -44,6 +44,15 @@ class DynamoSetting:
         return f"{torch}._dynamo.config.{self.name} = {self.value}"
 
 
+FunctionPlace = tuple[str, int, int]
+"""A function by its module, line and column, which stay when its file is parsed again."""
+
+
+def place_of(info: FunctionInfo) -> FunctionPlace:
+    """Where a function stands."""
+    return info.module.name, info.node.lineno, info.node.col_offset
+
+
 TRACE_AUTOGRAD = DynamoSetting("trace_autograd_ops")
 
 
@@ -54,14 +63,14 @@ class CompilePlace:
     Attributes:
         node: the decorated function, or the call.
         decorator: the decorator, for a function.
-        reaches: the functions that run under it.
+        reaches: the functions that run under it, by where they stand.
         calls_only: for a call: what it gives is a function, so that a wrapper can take its place.
     """
 
     module: Module
     node: Function | ast.Call
     decorator: ast.expr | None
-    reaches: frozenset[ast.AST]
+    reaches: frozenset[FunctionPlace]
     calls_only: bool = False
 
     @property
@@ -99,9 +108,9 @@ def process_wide(setting: DynamoSetting, modules: Iterable[Module]) -> bool:
     return any(_process_wide(setting, module) for module in modules)
 
 
-def is_patched(setting: DynamoSetting, function: ast.AST, places: Iterable[CompilePlace]) -> bool:
+def is_patched(setting: DynamoSetting, info: FunctionInfo, places: Iterable[CompilePlace]) -> bool:
     """Whether a setting is made around every place that compiles a function, if there is one."""
-    reaching = [place for place in places if function in place.reaches]
+    reaching = [place for place in places if place_of(info) in place.reaches]
     captures = setting.name.startswith("capture_") and setting.value == "True"
     return bool(reaching) and all(
         (captures and place.fullgraph) or any(_patched(setting, patch) for patch in place.patches())

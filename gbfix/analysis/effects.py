@@ -380,7 +380,7 @@ def _local(target: ast.expr, info: FunctionInfo) -> bool:
 
 def function_effects(info: FunctionInfo, facts: Facts) -> Effects | None:
     """Effects of a whole function of the project, kept; None while it is under way."""
-    cache = facts.effects_cache
+    cache = facts.kept(info.module).effects
     if info.node in cache:
         return cache[info.node]
     cache[info.node] = None

@@ -8,13 +8,13 @@ their results and breaks recursion.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.annotations import annotated
+from gbfix.analysis.call_index import CallIndex
 from gbfix.analysis.callers import Callers
 from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_patched, process_wide
@@ -58,29 +58,56 @@ class AttributeWrite:
     registered: bool = False
 
 
+@dataclass
+class Kept:
+    """What was found out about one module: about its functions, its classes and its names.
+
+    Values name functions and classes and never hold their nodes, so that a module's tree can be let
+    go of together with this.
+    """
+
+    returns: dict[ast.AST, Value] = field(default_factory=dict)
+    analyses: dict[ast.AST, Analysis] = field(default_factory=dict)
+    parameters: dict[ast.AST, dict[str, Value]] = field(default_factory=dict)
+    given: dict[tuple[ast.AST, str], Value | None] = field(default_factory=dict)
+    effects: dict[ast.AST, Effects | None] = field(default_factory=dict)
+    helpers: dict[ast.AST, str | None] = field(default_factory=dict)
+    attributes: dict[tuple[ast.ClassDef, str], Value] = field(default_factory=dict)
+    writes: dict[ast.ClassDef, dict[str, list[AttributeWrite]]] = field(default_factory=dict)
+    names: dict[str, Value] = field(default_factory=dict)
+
+
 class Facts:
     """Lazily computed facts of one project."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._returns: dict[ast.AST, Value] = {}
-        self._analyses: dict[ast.AST, Analysis] = {}
+        self._kept: dict[Module, Kept] = {}
         self._active: set[ast.AST] = set()
         self._feeding: set[ast.AST] = set()
-        self._attributes: dict[tuple[ast.ClassDef, str], Value] = {}
-        self._writes: dict[ast.ClassDef, dict[str, list[AttributeWrite]]] = {}
-        self._globals: dict[tuple[str, str], Value] = {}
-        self._parameters: dict[ast.AST, dict[str, Value]] = {}
-        self.effects_cache: dict[ast.AST, Effects | None] = {}
         self.failures: dict[Module, str] = {}
         self.region: Container[ast.AST] = frozenset()
         self.observed = Observed()
-        self.helper_checks: dict[ast.AST, str | None] = {}
         self._callers = Callers(self)
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
         self._made: dict[DynamoSetting, bool] = {}
-        self.callers: dict[ast.AST, list[tuple[Analysis, ast.stmt]]] = {}
-        self._told = 0
+        self.calling: Callable[[FunctionInfo], Iterable[Analysis]] = CallIndex(self).calling
+
+    def kept(self, module: Module) -> Kept:
+        """What was found out about a module."""
+        found = self._kept.get(module)
+        if found is None:
+            found = self._kept[module] = Kept()
+        return found
+
+    def all_kept(self) -> Iterable[tuple[Module, Kept]]:
+        """What was found out, by module."""
+        return self._kept.items()
+
+    def forget(self, module: Module) -> None:
+        """Let go of a module's tree and of all that was found out about it; it can be asked anew."""
+        self._kept.pop(module, None)
+        self.project.forget(module)
 
     @cached_property
     def places(self) -> tuple[CompilePlace, ...]:
@@ -92,20 +119,21 @@ class Facts:
         """Which records the functions of the project are called with."""
         return Records(self.project)
 
-    def is_made(self, setting: DynamoSetting, function: ast.AST) -> bool:
+    def is_made(self, setting: DynamoSetting, info: FunctionInfo) -> bool:
         """Whether a setting of Dynamo holds wherever a function is compiled."""
         if setting not in self._made:
             self._made[setting] = process_wide(setting, self.project.given)
-        return self._made[setting] or is_patched(setting, function, self.places)
+        return self._made[setting] or is_patched(setting, info, self.places)
 
     def parameters(self, info: FunctionInfo) -> dict[str, Value]:
         """Values of a function's parameters by annotation, default and use."""
-        if info.node not in self._parameters:
+        parameters = self.kept(info.module).parameters
+        if info.node not in parameters:
             found = dict(self._parameter_values(info))
-            self._parameters[info.node] = {
+            parameters[info.node] = {
                 name: self._observed(info, name, value) for name, value in found.items()
             }
-        return self._parameters[info.node]
+        return parameters[info.node]
 
     def _observed(self, info: FunctionInfo, name: str, value: Value) -> Value:
         """The value of a parameter of which only a run of the program tells what it holds."""
@@ -185,11 +213,12 @@ class Facts:
     def returned(self, info: FunctionInfo) -> Value:
         """What a function of the project returns; unknown while it is being found out."""
         node = info.node
-        if node in self._returns:
-            return self._returns[node]
+        returns = self.kept(info.module).returns
+        if node in returns:
+            return returns[node]
         promised = annotated(node.returns, info.module, self.project)
         if promised is not None and not promised.kinds & (Kind.OBJECT | Kind.UNKNOWN):
-            self._returns[node] = promised
+            returns[node] = promised
             return promised
         analysis = self.analysis(info)
         if analysis is None:
@@ -197,14 +226,15 @@ class Facts:
         value = analysis.returned
         if promised is not None and value.kinds & (Kind.UNKNOWN | Kind.MAYBE):
             value = promised
-        self._returns[node] = value
+        returns[node] = value
         return value
 
     def analysis(self, info: FunctionInfo) -> Analysis | None:
         """The analysis of a function; None while it is under way (recursion)."""
         node = info.node
-        if node in self._analyses:
-            return self._analyses[node]
+        analyses = self.kept(info.module).analyses
+        if node in analyses:
+            return analyses[node]
         if node in self._active or len(self._active) > _MAX_DEPTH:
             return None
         self._active.add(node)
@@ -220,24 +250,19 @@ class Facts:
         finally:
             self._active.discard(node)
         if not self._active or len(self._active) < _MAX_DEPTH // 2:
-            self._analyses[node] = made
+            analyses[node] = made
         return made
-
-    def further_analyses(self) -> list[Analysis]:
-        """The analyses of functions under `torch.compile` that were made since this was asked."""
-        further = list(islice(self._analyses.items(), self._told, None))
-        self._told = len(self._analyses)
-        return [a for node, a in further if node in self.region]
 
     def attribute(self, cls: ClassInfo, name: str) -> Value:
         """What an attribute of instances of a class holds."""
         key = (cls.node, name)
-        if key not in self._attributes:
+        attributes = self.kept(cls.module).attributes
+        if key not in attributes:
             # An attribute that is computed from itself adds nothing to what it can be.
-            self._attributes[key] = tensor() if self.registered(cls, name) else Value(Kind(0))
+            attributes[key] = tensor() if self.registered(cls, name) else Value(Kind(0))
             found = self._attribute(cls, name)
-            self._attributes[key] = found if found.kinds else UNKNOWN
-        return self._attributes[key]
+            attributes[key] = found if found.kinds else UNKNOWN
+        return attributes[key]
 
     def _attribute(self, cls: ClassInfo, name: str) -> Value:
         method = self.project.method(cls, name)
@@ -261,9 +286,10 @@ class Facts:
 
     def writes(self, cls: ClassInfo) -> dict[str, list[AttributeWrite]]:
         """Every place in a class's own body that sets an attribute, by attribute name."""
-        if cls.node not in self._writes:
-            self._writes[cls.node] = self._find_writes(cls)
-        return self._writes[cls.node]
+        writes = self.kept(cls.module).writes
+        if cls.node not in writes:
+            writes[cls.node] = self._find_writes(cls)
+        return writes[cls.node]
 
     def _find_writes(self, cls: ClassInfo) -> dict[str, list[AttributeWrite]]:
         found: dict[str, list[AttributeWrite]] = {}
@@ -312,11 +338,11 @@ class Facts:
 
     def global_value(self, module: Module, name: str) -> Value:
         """What a module-level name holds."""
-        key = (module.name, name)
-        if key not in self._globals:
-            self._globals[key] = UNKNOWN
-            self._globals[key] = self._global(module, name)
-        return self._globals[key]
+        known = self.kept(module).names
+        if name not in known:
+            known[name] = UNKNOWN
+            known[name] = self._global(module, name)
+        return known[name]
 
     def _global(self, module: Module, name: str) -> Value:
         from gbfix.analysis.evaluate import Evaluator

@@ -76,7 +76,10 @@ class _Flow(Evaluator):
     def __init__(self, info: FunctionInfo, facts: Facts, environment: Environment) -> None:
         super().__init__(facts, info.module, environment)
         self.info = info
-        self.analysis = Analysis(info, self.values, evaluator=self)
+        # One that does not know the analysis, or else they would hold each other.
+        evaluator = Evaluator(facts, info.module)
+        evaluator.values = self.values
+        self.analysis = Analysis(info, self.values, evaluator=evaluator)
         self.returns: list[Value] = []
         self.mode = Mode()
         self.statement: ast.stmt = info.node
@@ -177,6 +180,7 @@ class _Flow(Evaluator):
             for key in [k for k in self.environment if k.startswith(prefix)]:
                 del self.environment[key]
         elif isinstance(target, ast.Attribute):
+            self.analysis.sets_attributes = True
             self.mode = self.mode.forget(target.attr, "attr")
 
     # Statements

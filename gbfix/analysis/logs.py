@@ -126,11 +126,12 @@ def _makes_logger(qualified: str) -> bool:
 def _helper(name: str, facts: Facts) -> str | None:
     """A function of the project whose whole body is log calls."""
     info = facts.project.function_info(name)
-    if info is not None and any("custom_op" in ast.dump(d) for d in info.node.decorator_list):
-        return None  # an operator, which a graph holds
-    if info is None or info.node in facts.helper_checks:
-        return facts.helper_checks.get(info.node) if info is not None else None
-    facts.helper_checks[info.node] = None
+    if info is None or any("custom_op" in ast.dump(d) for d in info.node.decorator_list):
+        return None  # an operator is held by a graph
+    known = facts.kept(info.module).helpers
+    if info.node in known:
+        return known[info.node]
+    known[info.node] = None
     body = [
         n
         for n in info.node.body
@@ -147,5 +148,5 @@ def _helper(name: str, facts: Facts) -> str | None:
         family = log_family(statement.value, analysis, facts)
         if family is None:
             return None
-    facts.helper_checks[info.node] = family
+    known[info.node] = family
     return family

@@ -96,6 +96,7 @@ class Module:
         parsed: its tree, where it was made.
         root: the folder from which it is imported.
         is_package: whether it is an `__init__.py`.
+        used: when the project last looked into it, by the project's clock.
         renamed: top-level names that stand for another module here than elsewhere in the project.
     """
 
@@ -105,6 +106,7 @@ class Module:
     root: Path
     is_package: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)
+    used: int = 0
 
     def known_as(self, name: str) -> str:
         """The project's name for a dotted module name that this module uses."""
@@ -116,10 +118,21 @@ class Module:
         """The syntax tree, made when it is first asked for; empty where the text is not Python."""
         if self.parsed is None:
             try:
-                self.parsed = ast.parse(self.source.text, str(self.source.path))
+                self.parse()
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self.parsed = ast.Module([], [])
+            assert self.parsed is not None
         return self.parsed
+
+    def parse(self) -> None:
+        """Make the tree.
+
+        Raises:
+            SyntaxError, ValueError: if the text is not Python.
+            RecursionError, MemoryError: if it is nested too deeply.
+        """
+        if self.parsed is None or not self.parsed.body:
+            self.parsed = ast.parse(self.source.text, str(self.source.path))
 
     @cached_property
     def bindings(self) -> dict[str, list[ast.AST | str]]:
@@ -146,6 +159,15 @@ class Module:
                         found.setdefault(inner.id, []).append(node)
         return found
 
+    def forget(self) -> None:
+        """Let go of the tree and of what was read from it."""
+        self.parsed = None
+        for info in self.__dict__.get("function_of", {}).values():
+            if info.owner is not None:  # a class and its methods hold each other
+                info.owner.__dict__.pop("methods", None)
+        for name in ("bindings", "parents", "function_of", "_uses"):
+            self.__dict__.pop(name, None)
+
     @cached_property
     def called_attributes(self) -> frozenset[str]:
         """The names of attributes that are called, as far as the text shows it."""
@@ -157,7 +179,7 @@ class Module:
             calls: list[ast.Call] = []
             callees: set[ast.AST] = set()
             loaded = False
-            lines = lines_with(self.source, rf"\b{name}\b")
+            lines = _lines_naming(name, self.source)
             for node in nodes_on(self.tree, lines) if lines else ():
                 if isinstance(node, ast.Call):
                     if last_name(node.func) == name:
@@ -295,6 +317,27 @@ def lines_with(source: SourceFile, pattern: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def _lines_naming(name: str, source: SourceFile) -> list[int]:
+    """The lines of a file on which a name stands."""
+    # A regular expression that begins with a boundary takes many times as long.
+    text, starts = source.text, source.line_starts
+    found: list[int] = []
+    at = text.find(name)
+    while at >= 0:
+        end = at + len(name)
+        if not _continues(text[at - 1 : at]) and not _continues(text[end : end + 1]):
+            line = bisect_right(starts, at)
+            if not found or found[-1] != line:
+                found.append(line)
+        at = text.find(name, end)
+    return found
+
+
+def _continues(character: str) -> bool:
+    """Whether a character would be part of the name beside it."""
+    return character == "_" or character.isalnum()
+
+
 def package_root(path: Path) -> Path:
     """The folder from which the module of this file is imported."""
     return _package_root(path.absolute().parent)
@@ -323,7 +366,7 @@ def parse_module(source: SourceFile) -> Module:
         RecursionError, MemoryError: if it is nested too deeply.
     """
     module = unparsed_module(source)
-    module.parsed = ast.parse(source.text, str(source.path))
+    module.parse()
     return module
 
 

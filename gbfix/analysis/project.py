@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gbfix.analysis.modules import (
@@ -39,6 +39,15 @@ __all__ = [
 _MAX_HOPS = 12
 
 
+@dataclass
+class _Index:
+    """What the project knows that is made of the nodes of one module."""
+
+    names: list[str] = field(default_factory=list)
+    classes: list[ast.ClassDef] = field(default_factory=list)
+    mros: list[ast.ClassDef] = field(default_factory=list)
+
+
 class Project:
     """All modules of a run, with lazy look-up of further modules of the same packages."""
 
@@ -48,6 +57,7 @@ class Project:
         self.consulted: set[Path] = set()
         self.absent: set[Path] = set()
         self.consulted_all = False
+        self.clock = 0
         self.roots: dict[Path, Mapping[str, str]] = {}
         self.aliases: set[str] = set()  # type aliases that are being resolved
         self._missing: set[str] = set()
@@ -55,6 +65,7 @@ class Project:
         self._found: dict[str, tuple[Module, ast.AST] | None] = {}
         self._renamed: dict[str, tuple[str, Module]] = {}
         self._mros: dict[ast.ClassDef, tuple[ClassInfo, ...]] = {}
+        self._index: dict[Module, _Index] = {}
         for module in modules:
             self._add(module)
             self._given.append(module)
@@ -99,11 +110,35 @@ class Project:
         self._missing.add(name)
         return None
 
+    def forget(self, module: Module) -> None:
+        """Let go of a module's tree; it is parsed again if somebody asks for it."""
+        module.forget()
+        index = self._index.pop(module, None)
+        if index is None:
+            return
+        for name in index.names:
+            self._found.pop(name, None)
+        for node in index.mros:
+            self._mros.pop(node, None)
+        for node in index.classes:
+            # A class and its methods hold each other.
+            self._classes.pop(node).__dict__.pop("methods", None)
+
     def lookup(self, qualified: str) -> tuple[Module, ast.AST] | None:
         """The definition or assigned node that a qualified name stands for, re-exports followed."""
         if qualified not in self._found:
-            self._found[qualified] = self._lookup(qualified)
-        return self._found[qualified]
+            found = self._found[qualified] = self._lookup(qualified)
+            if found is not None:
+                self._indexed(found[0]).names.append(qualified)
+        found = self._found[qualified]
+        if found is not None:
+            found[0].used = self.clock
+        return found
+
+    def _indexed(self, module: Module) -> _Index:
+        if module not in self._index:
+            self._index[module] = _Index()
+        return self._index[module]
 
     def _lookup(self, qualified: str) -> tuple[Module, ast.AST] | None:
         for _ in range(_MAX_HOPS):
@@ -154,6 +189,7 @@ class Project:
             return None
         if node not in self._classes:
             self._classes[node] = ClassInfo(f"{module.name}.{node.name}", node, module)
+            self._indexed(module).classes.append(node)
         return self._classes[node]
 
     def function_info(self, qualified: str | None) -> FunctionInfo | None:
@@ -172,6 +208,11 @@ class Project:
         known = self._mros.get(cls.node)
         if known is None:
             known = self._mros[cls.node] = tuple(self._mro(cls))
+            for module in {c.module for c in known}:
+                self._indexed(module).mros.append(cls.node)
+        if known[-1].module.used != self.clock:
+            for above in known:
+                above.module.used = self.clock
         return known
 
     def _mro(self, cls: ClassInfo) -> Iterator[ClassInfo]:

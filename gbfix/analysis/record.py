@@ -56,6 +56,7 @@ class Analysis:
     eager: set[ast.AST] = field(default_factory=set)
     statements: dict[ast.Expr, bool] = field(default_factory=dict)
     evaluator: Evaluator | None = None
+    sets_attributes: bool = False
     places: dict[ast.expr, Place] = field(default_factory=dict)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from gbfix.analysis.annotations import annotated
@@ -38,12 +39,31 @@ def field_value(node: ast.AST, cls: ClassInfo, project: Project) -> Value | None
     return replace(value, kinds=value.kinds | Kind.NONE)
 
 
+@dataclass(frozen=True)
+class _Handed:
+    """What one call hands to a parameter.
+
+    Attributes:
+        called: the qualified name of what is called, if it is known.
+        attribute: whether an attribute is called.
+        positional: how many arguments have no name.
+        classes: the records that it may be as seen by each function around the call; None for
+            anything else.
+    """
+
+    called: str | None
+    attribute: bool
+    positional: int
+    classes: frozenset[str | None]
+
+
 class Records:
     """The records that are passed to the functions of one project."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._modules: dict[tuple[str, bool], list[Module]] = {}
+        self._modules: dict[tuple[str, str], list[Module]] = {}
+        self._known: dict[tuple[str, str, str, int | None], tuple[_Handed, ...]] = {}
 
     def passed(self, info: FunctionInfo, name: str) -> Value | None:
         """The record that every call hands to a parameter; None where they do not agree."""
@@ -53,13 +73,15 @@ class Records:
         names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
         if info.owner is not None:
             names = names[1:]
+        at = names.index(name) if name in names else None
         agreed: str | None = None
-        for module, call in self._calls(info):
-            if not self._reaches(call, info, module, len(names)):
+        for handed in self._handed(info, name, at):
+            if info.owner is None:
+                if handed.called != info.qualified:
+                    continue
+            elif not handed.attribute or handed.positional > len(names):
                 continue
-            given = _argument(call, name, names)
-            for function in module.around(call):
-                made = self._class_of(given, module, function) if given is not None else None
+            for made in handed.classes:
                 if made is None or made != (agreed or made):
                     return None
                 agreed = made
@@ -71,35 +93,56 @@ class Records:
         texts = (module.source.text for module in self.project.given)
         return any("dataclass" in text or "NamedTuple" in text for text in texts)
 
-    def _calls(self, info: FunctionInfo) -> Iterator[tuple[Module, ast.Call]]:
-        """Calls of whatever has the name of a function.
+    def _handed(self, info: FunctionInfo, name: str, at: int | None) -> Iterator[_Handed]:
+        """What calls of whatever has the name of a function hand to a parameter of a name.
 
         Those of its own module come first: as a rule they say enough, and no other has to be parsed.
         """
-        name, is_method = info.node.name, info.owner is not None
-        if not is_method or name in info.module.called_attributes:
-            yield from ((info.module, call) for call in info.module.uses(name).calls)
-        for module in self._calling(name, is_method):
+        function, is_method = info.node.name, info.owner is not None
+        if not is_method or function in info.module.called_attributes:
+            yield from self._handed_in(info.module, function, name, at)
+        for module in self._calling(info):
             if module is not info.module:
-                yield from ((module, call) for call in module.uses(name).calls)
+                yield from self._handed_in(module, function, name, at)
 
-    def _calling(self, name: str, is_method: bool) -> Sequence[Module]:
-        """The modules that seem to call something of a name."""
-        key = (name, is_method)
+    def _handed_in(
+        self, module: Module, function: str, name: str, at: int | None
+    ) -> Sequence[_Handed]:
+        key = (module.name, function, name, at)
+        if key not in self._known:
+            found: list[_Handed] = []
+            for call in module.uses(function).calls:
+                given = _argument(call, name, at)
+                classes = frozenset(
+                    self._class_of(given, module, around) if given is not None else None
+                    for around in module.around(call)
+                )
+                is_attribute = isinstance(call.func, ast.Attribute)
+                called = module.qualify(call.func)
+                found.append(_Handed(called, is_attribute, len(call.args), classes))
+            self._known[key] = tuple(found)
+        return self._known[key]
+
+    def _calling(self, info: FunctionInfo) -> Sequence[Module]:
+        """The modules that seem to call something of a function's name."""
+        name, home = info.node.name, info.module
+        if info.owner is not None:
+            key = (name, "")
+            if key not in self._modules:
+                given = self.project.given
+                self._modules[key] = [m for m in given if name in m.called_attributes]
+            return self._modules[key]
+        # Who calls a function of another module names that module in an import.
+        key = (name, home.name)
         if key not in self._modules:
-            given = self.project.given
-            if is_method:
-                found = [m for m in given if name in m.called_attributes]
-            else:
-                called = re.compile(rf"\b{name}\s*\(")
-                found = [m for m in given if name in m.source.text and called.search(m.source.text)]
-            self._modules[key] = found
+            called = re.compile(rf"\b{name}\s*\(")
+            last = "" if home.is_package else home.name.rpartition(".")[2].rstrip("@")
+            self._modules[key] = [
+                m
+                for m in self.project.given
+                if name in (text := m.source.text) and last in text and called.search(text)
+            ]
         return self._modules[key]
-
-    def _reaches(self, call: ast.Call, info: FunctionInfo, module: Module, count: int) -> bool:
-        if info.owner is None:
-            return module.qualify(call.func) == info.qualified
-        return isinstance(call.func, ast.Attribute) and len(call.args) <= count
 
     def _class_of(self, node: ast.expr, module: Module, function: FunctionInfo) -> str | None:
         """The record that an argument is: made by a call, or a name that holds nothing else."""
@@ -129,10 +172,9 @@ class Records:
         return cls.qualified if cls is not None and is_record(cls) else None
 
 
-def _argument(call: ast.Call, name: str, names: list[str]) -> ast.expr | None:
+def _argument(call: ast.Call, name: str, at: int | None) -> ast.expr | None:
     if any(isinstance(a, ast.Starred) for a in call.args):
         return None
-    at = names.index(name) if name in names else len(call.args)
-    if at < len(call.args):
+    if at is not None and at < len(call.args):
         return call.args[at]
     return next((k.value for k in call.keywords if k.arg == name), None)

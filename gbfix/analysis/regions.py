@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from gbfix.analysis.decorators import COMPILE, compiled_directly, decorator_name, disabled
-from gbfix.analysis.dynamo_settings import CompilePlace
+from gbfix.analysis.dynamo_settings import CompilePlace, place_of
 from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
@@ -22,6 +23,14 @@ from gbfix.analysis.modules import lines_with
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
 from gbfix.analysis.trees import nodes_on, walk
 from gbfix.analysis.values import Kind, Value
+
+
+class Edge(NamedTuple):
+    """A call between functions that are named; `own` if it is one of a method of `self`."""
+
+    callee: str
+    caller: str
+    own: bool
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,10 @@ def _compile_lines(module: Module) -> Iterator[ast.AST]:
     return nodes_on(module.tree, lines) if lines else iter(())
 
 
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
 def _passed_on(names: Iterable[str], module: Module) -> list[int]:
     """The lines on which a name stands that something else than a call or an item may follow."""
     text = module.source.text
@@ -125,6 +138,9 @@ class Regions:
         self._indexed: set[str] = set()
         self._of_module: dict[Module, list[FunctionInfo]] = {}
         self.self_calls: set[tuple[str, str]] = set()
+        self.elsewhere: set[tuple[str, str]] = set()
+        self.edges: set[Edge] = set()
+        self._left_alone: Container[Module] = ()
         self.unresolved = False
         self.narrowed = False
         for module in self.modules:
@@ -172,8 +188,14 @@ class Regions:
         """The functions that the given modules compile; `unresolved` tells if some are unknown."""
         return list(self._compiled())
 
-    def reached_from(self, plan: Plan) -> dict[ast.AST, FunctionInfo]:
-        """Every function that the given modules' part of a plan reaches, in whatever module."""
+    def reached_from(
+        self, plan: Plan, left_alone: Container[Module] = ()
+    ) -> dict[ast.AST, FunctionInfo]:
+        """Every function that the given modules' part of a plan reaches.
+
+        What is reached in the modules to be left alone is not followed; `elsewhere` tells of it.
+        """
+        self._left_alone = left_alone
         own = [info for module in self.modules for info in self._of_module.get(module, ())]
         if plan.everything:
             return {i.node: i for i in own if not self._disabled(i)}
@@ -265,7 +287,7 @@ class Regions:
             for info in self._of_module.get(module, ()):
                 for decorator in info.node.decorator_list:
                     if decorator_name(decorator, module) in COMPILE:
-                        reaches = frozenset(self._closure([info]))
+                        reaches = frozenset(map(place_of, self._closure([info]).values()))
                         yield CompilePlace(module, info.node, decorator, reaches)
                         break
             for node in _compile_lines(module):
@@ -273,7 +295,7 @@ class Regions:
                     continue
                 roots = list(self._compiled_by(node, module))
                 if roots:
-                    reaches = frozenset(self._closure(roots))
+                    reaches = frozenset(map(place_of, self._closure(roots).values()))
                     yield CompilePlace(
                         module, node, None, reaches, self._makes_function(node, module)
                     )
@@ -356,6 +378,10 @@ class Regions:
             info = todo.pop()
             if info.node in seen or self._disabled(info):
                 continue
+            if info.module in self._left_alone:
+                known = info.module.function_of.get(info.node, info)
+                self.elsewhere.add((info.module.name, known.qualified))
+                continue
             self._index(info.module)
             seen[info.node] = self.functions.get(info.node, info)
             todo += self._nested.get(info.node, ())
@@ -391,17 +417,17 @@ class Regions:
             if function.kinds & (Kind.MODULE | Kind.OBJECT) or not project.is_module_class(
                 function.reference
             ):
-                yield from self._callees(function)
+                for info in self._callees(function):
+                    if function.reference is not None:
+                        own = isinstance(call.func, ast.Attribute) and _is_self(call.func.value)
+                        known = info.module.function_of.get(info.node, info)
+                        self.edges.add(Edge(known.qualified, analysis.info.qualified, own))
+                    yield info
 
     def _overriding(self, node: ast.AST, analysis: Analysis) -> Iterator[FunctionInfo]:
         """Overrides in subclasses of a method called on `self`."""
         owner = analysis.info.owner
-        if (
-            owner is None
-            or not isinstance(node, ast.Attribute)
-            or not isinstance(node.value, ast.Name)
-            or node.value.id != "self"
-        ):
+        if owner is None or not isinstance(node, ast.Attribute) or not _is_self(node.value):
             return
         self.self_calls.add((owner.qualified, node.attr))
         for info in self._overrides.get(node.attr, ()):

@@ -106,7 +106,7 @@ def _data_shapes(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
         diagnosis = shape_from_data(node, analysis)
         if diagnosis is None or treated_beside(node, place.mode):
             continue
-        if facts.is_made(CAPTURE_SHAPES, analysis.info.node):
+        if facts.is_made(CAPTURE_SHAPES, analysis.info):
             continue
         yield BreakSite(
             diagnosis,
@@ -258,7 +258,7 @@ def _log_calls(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
         diagnosis = _FAMILIES[family]
         call = statement.value
         if isinstance(call, ast.Call) and any(
-            facts.is_made(setting, analysis.info.node)
+            facts.is_made(setting, analysis.info)
             for setting in log_settings(call, family, analysis)
         ):
             continue
@@ -276,7 +276,7 @@ def _log_calls(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
 
 def _reads(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
     for read in reads(analysis):
-        if facts.is_made(CAPTURE, analysis.info.node) and is_captured(read, analysis):
+        if facts.is_made(CAPTURE, analysis.info) and is_captured(read, analysis):
             continue
         diagnosis, message = _READS[read.kind]
         yield BreakSite(

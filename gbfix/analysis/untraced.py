@@ -182,7 +182,7 @@ def _autograd_traced(call: ast.Call, analysis: Analysis, facts: Facts) -> bool:
     """Whether Dynamo has been told to trace `backward` and `torch.autograd.grad` here."""
     if isinstance(call.func, ast.Attribute) and call.func.attr == "retain_grad":
         return False
-    return facts.is_made(TRACE_AUTOGRAD, analysis.info.node)
+    return facts.is_made(TRACE_AUTOGRAD, analysis.info)
 
 
 def _beside_compiled(statement: ast.stmt, analysis: Analysis, facts: Facts) -> bool:

@@ -11,7 +11,8 @@ import ast
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting
+from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, place_of
+from gbfix.analysis.project import FunctionInfo
 from gbfix.codegen import layout
 from gbfix.codegen.view import View
 from gbfix.source.text import Edit
@@ -27,7 +28,7 @@ class Placed:
 
 def place(
     setting: DynamoSetting,
-    function: ast.AST,
+    info: FunctionInfo,
     places: tuple[CompilePlace, ...],
     view: View,
     torch: str,
@@ -37,7 +38,7 @@ def place(
 
     Args:
         setting: the setting, which is not made yet.
-        function: the function whose compilation needs it.
+        info: the function whose compilation needs it.
         places: every place of the project that compiles.
         view: the module to be edited.
         torch: its name for torch.
@@ -46,7 +47,7 @@ def place(
     Raises:
         Refused: if the module gives no place for it.
     """
-    reaching = [p for p in places if function in p.reaches]
+    reaching = [p for p in places if place_of(info) in p.reaches]
     here = all(p.module is view.module for p in reaching)
     if reaching and here and all(_can_wrap(p, view) for p in reaching):
         edits = [e for p in reaching for e in _wrapped(setting, p, view, torch, width)]

@@ -101,13 +101,14 @@ def _grown(block: list[ast.stmt], at: int, context: Context, torch: str) -> Regi
     """The longest region that begins at a statement."""
     taken = set(context.names.taken)
     best: int | None = None
-    last: Refused | None = None
+    # Not the exception itself: with its traceback it would hold this frame, and all trees with it.
+    last: tuple[type[Refused], str, str] = Refused, "rows-leave", "selected rows leave the block"
     made = DenseBlock(context, torch)
     for position in range(at, len(block)):
         try:
             _add(made, block, position)
         except Refused as refused:
-            last = refused
+            last = type(refused), refused.code, refused.sentence
             break
         live = context.liveness.after[block[position]] | context.liveness.captured
         if not (made.names | made.hits) & live:
@@ -117,7 +118,8 @@ def _grown(block: list[ast.stmt], at: int, context: Context, torch: str) -> Regi
                 break
     context.names.taken = taken
     if best is None:
-        raise last or Refused("rows-leave", "selected rows leave the block")
+        kind, code, sentence = last
+        raise kind(code, sentence)
     made = DenseBlock(context, torch)
     for position in range(at, best + 1):
         _add(made, block, position)

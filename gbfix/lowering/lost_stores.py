@@ -13,11 +13,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from gbfix.analysis.call_index import calls
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 
@@ -53,11 +53,14 @@ def check_stores(
     _check_around(place, writes, inside, analysis, operator)
     seen = {analysis.info.node}
     todo = [analysis.info]
-    calls = _callers(facts)
     while todo and len(seen) < _MOST_CALLERS:
-        for caller, statement in calls.get(todo.pop().node, ()):
+        called = todo.pop()
+        for caller in facts.calling(called):
             found = list(_writes(caller, facts))
-            _check_around((statement, statement), found, [], caller, operator)
+            for callee, node in calls(caller, facts) if found else ():
+                statement = _statement(node, caller) if callee.node is called.node else None
+                if statement is not None:
+                    _check_around((statement, statement), found, [], caller, operator)
             if caller.info.node not in seen:
                 seen.add(caller.info.node)
                 todo.append(caller.info)
@@ -126,33 +129,6 @@ def _writes(
                 for write in _writes(inner, facts, seen | {function}):
                     if write.base == "self":
                         yield _Write(write.base, write.name, node)
-
-
-def _callers(facts: Facts) -> dict[ast.AST, list[tuple[Analysis, ast.stmt]]]:
-    """The functions of the region that call a function, and the statements that do."""
-    found = facts.callers
-    for analysis in facts.further_analyses():
-        for callee, node in _called(analysis, facts):
-            statement = _statement(node, analysis)
-            if statement is not None:
-                found.setdefault(callee.node, []).append((analysis, statement))
-    return found
-
-
-def _called(analysis: Analysis, facts: Facts) -> Iterator[tuple[FunctionInfo, ast.Call]]:
-    for node in analysis.values:
-        if not isinstance(node, ast.Call):
-            continue
-        value = analysis.values.get(node.func)
-        if value is None or value.reference is None:
-            continue
-        cls = facts.project.class_info(value.reference)
-        if cls is not None and value.kinds & (Kind.MODULE | Kind.OBJECT):
-            info = facts.project.method(cls, "forward") or facts.project.method(cls, "__call__")
-        else:
-            info = facts.project.function_info(value.reference)
-        if info is not None:
-            yield info, node
 
 
 def _statement(node: ast.AST, analysis: Analysis) -> ast.stmt | None:

@@ -52,7 +52,7 @@ class Again:
     def __call__(self, file: FileResult, left_out: tuple[str, ...]) -> FileResult | None:
         """The file, or None."""
         sources = self.sources.get()
-        if len(batch.split(sources)) > 1:
+        if not batch.in_one_piece(sources):
             return None
         settings = replace(self.settings, ignore=(*self.settings.ignore, *left_out))
         again = engine.run(sources, settings)

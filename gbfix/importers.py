@@ -1,0 +1,82 @@
+"""In which order the files of a project are best looked at: those that import a file before it.
+
+Reads the lines that import at the top of a file, as text, which is enough for an order. Knows module
+names, nothing of what is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gbfix.analysis.modules import Module
+
+
+class Importers:
+    """Who imports what, and who has not been looked at yet."""
+
+    def __init__(self, modules: Sequence[Module]) -> None:
+        by_name = {module.name: module for module in modules}
+        self._imported = {m: frozenset(_imported(m, by_name)) - {m} for m in modules}
+        self._left = dict.fromkeys(modules, 0)
+        for imported in self._imported.values():
+            for module in imported:
+                self._left[module] += 1
+        self._done: set[Module] = set()
+
+    def left(self, module: Module) -> int:
+        """How many of a module and those that import it have not been looked at."""
+        return self._left.get(module, 1) + (module not in self._done)
+
+    def done(self, module: Module) -> None:
+        """Note that a module was looked at."""
+        if module not in self._done:
+            self._done.add(module)
+            for other in self._imported[module]:
+                self._left[other] -= 1
+
+    def order(self) -> Iterator[Module]:
+        """All modules, each after those that import it where that can be."""
+        left = dict(self._left)
+        ready = [m for m, count in reversed(left.items()) if not count]
+        waiting = {m: None for m, count in left.items() if count}
+        while ready or waiting:
+            if not ready:  # they import each other
+                ready.append(min(waiting, key=lambda m: left[m]))
+                del waiting[ready[0]]
+            module = ready.pop()
+            yield module
+            for other in self._imported[module]:
+                left[other] -= 1
+                if not left[other] and other in waiting:
+                    del waiting[other]
+                    ready.append(other)
+
+
+def _imported(module: Module, by_name: dict[str, Module]) -> Iterator[Module]:
+    for name in _names(module):
+        while name:
+            if name in by_name:
+                yield by_name[name]
+                break
+            name = name.rpartition(".")[0]
+
+
+def _names(module: Module) -> Iterator[str]:
+    """What a module imports at the beginning of a line."""
+    # Splitting is several times faster than a regular expression that begins at each line.
+    text = "\n" + module.source.text
+    for rest in text.split("\nimport ")[1:]:
+        words = rest[: rest.find("\n")].split(",")
+        yield from (module.known_as(word.split()[0]) for word in words if word.strip())
+    for rest in text.split("\nfrom ")[1:]:
+        path, _, imported = rest[: rest.find("\n")].partition(" import ")
+        base = path.strip().lstrip(".")
+        dots = len(path.strip()) - len(base)
+        if dots:
+            parts = module.name.split(".")
+            keep = len(parts) - dots + (1 if module.is_package else 0)
+            base = ".".join([*parts[: max(keep, 0)], *([base] if base else [])])
+        else:
+            base = module.known_as(base)
+        names = [word.split()[0] for word in imported.strip(" (").split(",") if word.strip()]
+        yield from (f"{base}.{name}" for name in names) if names else (base,)

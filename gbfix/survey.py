@@ -1,0 +1,241 @@
+"""Looks at the files of a project one at a time, and holds only what the next ones need.
+
+A file is looked at after those that import it, so that all that reaches into it is known. What a file
+reaches in others is told by name. Trees are let go of once nobody is left who imports them; what was
+found out about them goes too. Knows files, modules and regions, nothing of fixes.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.modules import FunctionInfo, Module
+from gbfix.analysis.naming import named
+from gbfix.analysis.project import Project
+from gbfix.analysis.record import Analysis
+from gbfix.analysis.regions import Edge, Plan, Regions, may_compile
+from gbfix.analysis.trees import forget
+from gbfix.findings import Finding
+from gbfix.importers import Importers
+from gbfix.looking import Looking, parsed
+from gbfix.settings import Settings
+from gbfix.source.text import SourceFile
+from gbfix.suppressions import Suppression
+
+HELD = 8_000_000
+"""Characters of source whose trees are held at a time; a tree takes about 30 bytes for each."""
+
+
+@dataclass(frozen=True)
+class ClassNotes:
+    """A class as other files need to know it: what it derives from, and its methods."""
+
+    name: str
+    above: frozenset[str]
+    methods: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What is known of a file once it was looked at.
+
+    Attributes:
+        findings: in source order.
+        error: why the file was given up.
+        silenced: the comments that silenced a finding of some code.
+        reached: its functions that were looked at.
+        elsewhere: functions of other files that are reached from here, by module and name.
+        self_calls: methods called on `self`, as class and name; other files may override them.
+        edges: the calls of its functions.
+        storing: its functions that set attributes.
+        asked: functions of which it was asked who calls them.
+        unsure: whether it was asked what is reached in other files.
+        classes: its classes that have methods and bases.
+        forwards: its functions that are called `forward`.
+        consulted: files that were looked into.
+        absent: files that would have been looked into if they had been there.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    error: str | None = None
+    silenced: tuple[tuple[Suppression, str], ...] = ()
+    reached: frozenset[str] = frozenset()
+    elsewhere: frozenset[tuple[str, str]] = frozenset()
+    self_calls: frozenset[tuple[str, str]] = frozenset()
+    edges: frozenset[Edge] = frozenset()
+    storing: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
+    unsure: bool = False
+    classes: tuple[ClassNotes, ...] = ()
+    forwards: frozenset[str] = frozenset()
+    consulted: frozenset[Path] = frozenset()
+    absent: frozenset[Path] = frozenset()
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The region of the whole project, once it is known: its functions, and who calls whom."""
+
+    reached: frozenset[str]
+    callers: dict[str, frozenset[str]] = field(default_factory=dict)
+
+
+class Survey:
+    """The files of a project as one process sees them."""
+
+    def __init__(self, files: Sequence[SourceFile], settings: Settings) -> None:
+        self.settings = settings
+        self.modules = named([file for file in files if "torch" in file.text])
+        self.by_path = {module.source.path: module for module in self.modules}
+        self.project = Project(self.modules)
+        self.facts = Facts(self.project)
+        # Made when it is needed, since it holds the functions that it meets.
+        self.facts.find_places = lambda: Regions(self.facts, [], settings.region.value).places()
+        self.importers = Importers(self.modules)
+        self._own = frozenset(self.modules)
+
+    def plan(self) -> Plan:
+        """What the region of the project starts from."""
+        mode = self.settings.region.value
+        if mode in ("all", "forward"):
+            return Plan(everything=mode == "all", forwards=mode == "forward")
+        able = [m for m in self.modules if may_compile(m.source.text)]
+        regions = Regions(self.facts, able, mode)
+        roots = frozenset(info.qualified for info in regions.compiled())
+        return Plan(roots, forwards=mode == "auto" and (not roots or regions.unresolved))
+
+    def look(self, path: Path, plan: Plan, whole: Whole | None = None) -> Notes:
+        """Look at a file.
+
+        Args:
+            path: the file.
+            plan: what its part of the region starts from.
+            whole: the region of the project, if that is known by now.
+        """
+        module = self.by_path[path]
+        self.project.clock += 1
+        module.used = self.project.clock
+        self.project.consulted, self.project.absent = set(), set()
+        error = parsed(module)
+        notes = Notes(error=error) if error is not None else self._notes(module, plan, whole)
+        self.importers.done(module)
+        self._let_go()
+        return notes
+
+    def _notes(self, module: Module, plan: Plan, whole: Whole | None) -> Notes:
+        facts, path = self.facts, module.source.path
+        regions = Regions(facts, [module], self.settings.region.value)
+        others = self._own - {module}
+        found = regions.reached_from(plan, others)
+        own = {node: info for node, info in found.items() if info.module is module}
+        asked = _Asked(module, own, facts, regions.edges, whole)
+        facts.region, facts.calling = asked, asked.calling
+        looking = Looking([module.source], self.settings)
+        looking.modules[path] = module
+        looking.visit(looking.states, facts, {module: list(own.values())}, first=True)
+        (state,) = looking.states
+        self.project.consulted.discard(path)
+        kept = facts.kept(module).analyses
+        return Notes(
+            state.findings if state.error is None else (),
+            state.error,
+            tuple(state.silenced),
+            frozenset(info.qualified for info in own.values()),
+            frozenset(regions.elsewhere),
+            frozenset(regions.self_calls),
+            frozenset(regions.edges),
+            frozenset(
+                info.qualified
+                for info in own.values()
+                if info.node in kept and kept[info.node].sets_attributes
+            ),
+            frozenset(asked.called),
+            asked.unsure,
+            tuple(self._classes(module)),
+            regions.forwards(),
+            frozenset(self.project.consulted),
+            frozenset(self.project.absent),
+        )
+
+    def _classes(self, module: Module) -> Iterable[ClassNotes]:
+        owners = {i.owner.node: i.owner for i in module.functions() if i.owner is not None}
+        for cls in owners.values():
+            above = frozenset(c.qualified for c in self.project.mro(cls)[1:])
+            if above:
+                yield ClassNotes(cls.qualified, above, frozenset(cls.methods))
+
+    def _let_go(self) -> None:
+        """Let go of trees if there are too many: first of those that hardly anybody will ask for."""
+        forget()
+        held = [m for m in self.project.modules.values() if m.parsed]
+        size = sum(len(m.source.text) for m in held)
+        if size <= HELD:
+            return
+        pinned = {place.module for place in self.facts.__dict__.get("places", ())}
+        for other in sorted(held, key=lambda m: (m.used, self.importers.left(m))):
+            if size <= HELD * 2 // 3:
+                return
+            if other not in pinned:
+                self.facts.forget(other)
+                size -= len(other.source.text)
+
+
+class _Asked:
+    """The region as the transforms see it while one file is looked at.
+
+    What they ask of other files cannot be answered before all have been looked at. It is noted then,
+    and the file is looked at once more in the end.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        own: dict[ast.AST, FunctionInfo],
+        facts: Facts,
+        edges: Iterable[Edge],
+        whole: Whole | None,
+    ) -> None:
+        self._module = module
+        self._own = own
+        self._facts = facts
+        self._whole = whole
+        self._names = {info.qualified: info for info in own.values()}
+        self._callers: dict[str, set[str]] = {}
+        for edge in edges:
+            self._callers.setdefault(edge.callee, set()).add(edge.caller)
+        self.called: set[str] = set()
+        self.unsure = False
+
+    def __contains__(self, node: object) -> bool:
+        if node in self._own:
+            return True
+        if node in self._module.function_of:
+            return False
+        for module in list(self._facts.project.modules.values()):
+            info = module.function_of.get(node) if module.parsed else None  # type: ignore[call-overload]
+            if info is not None and self._whole is not None:
+                return self._is_reached(info)
+        self.unsure = True
+        return False
+
+    def _is_reached(self, info: FunctionInfo) -> bool:
+        assert self._whole is not None
+        return info.qualified in self._whole.reached
+
+    def calling(self, info: FunctionInfo) -> Iterable[Analysis]:
+        """The analyses of functions of the region that may call a function."""
+        called = info.module.function_of.get(info.node, info).qualified
+        self.called.add(called)
+        callers = set(self._callers.get(called, ()))
+        if self._whole is not None:
+            callers |= self._whole.callers.get(called, frozenset())
+        for name in sorted(callers):
+            caller = self._names.get(name) or self._facts.project.function_info(name)
+            if caller is not None and (self._whole is not None or caller.module is self._module):
+                analysis = self._facts.analysis(caller)
+                if analysis is not None:
+                    yield analysis
