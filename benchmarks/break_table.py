@@ -211,6 +211,15 @@ def remarks(results: dict[str, Result]) -> list[str]:
     return lines
 
 
+def left(results: dict[str, Result]) -> list[str]:
+    """What stands in the way of the breaks that are left."""
+    return [
+        f"{name}: {models.ROWS[name].left or 'not looked into'}"
+        for name, result in results.items()
+        if figure(result["ours"], "fragments") != "0"
+    ]
+
+
 def sites(results: dict[str, Result]) -> list[str]:
     """Where each side breaks."""
     return [
@@ -251,7 +260,7 @@ def report(results: dict[str, Result], with_sites: bool) -> str:
         equality_rows(results),
     )
     parts = [breaks, equal]
-    for lines in (remarks(results), sites(results) if with_sites else []):
+    for lines in (left(results), remarks(results), sites(results) if with_sites else []):
         if lines:
             parts.append("\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts)
@@ -312,7 +321,10 @@ def main() -> int:
             "settings": SETTINGS,
             "files_changed": len(trees.changed(ours)),
             "seconds": {"rewrite": rewritten, "total": time.monotonic() - start},
-            "rows": {k: {"published": models.ROWS[k].published, **v} for k, v in results.items()},
+            "rows": {
+                k: {"published": models.ROWS[k].published, "left": models.ROWS[k].left, **v}
+                for k, v in results.items()
+            },
         }
         RESULTS.parent.mkdir(exist_ok=True)
         RESULTS.write_text(json.dumps(data, indent=1) + "\n")

@@ -59,6 +59,8 @@ class Row:
     """The peer's figure after its rewrite, from its paper."""
     folders: tuple[str, ...]
     """The model folders whose code runs, under `transformers/models`."""
+    left: str = ""
+    """What stands in the way where breaks are left."""
     variants: tuple[str, ...] = field(default=())
     """Names in `VARIANTS`: other states of the model in which equality is checked as well."""
 
@@ -293,9 +295,25 @@ ROWS: dict[str, Row] = {
     "layoutlmv3": Row(layoutlmv3, 2, "0", ("layoutlmv3",)),
     "phi3": Row(phi3, 5, "0, wrong results", ("phi3",), variants=("bfloat16",)),
     "phi3-long": Row(phi3_long, 5, "0, wrong results", ("phi3",), variants=("bfloat16",)),
-    "longformer": Row(longformer, 5, "3", ("longformer",)),
+    "longformer": Row(
+        longformer,
+        5,
+        "3",
+        ("longformer",),
+        left="`is_global_attn` is a Python boolean read from the attention mask, and decides in each "
+        "layer between scores of different shapes, and whether tokens are looked up by `nonzero`. One "
+        "read, in the encoder; the model that calls it is split with it.",
+    ),
     "grounding-dino": Row(grounding_dino, 16, "7", ("grounding_dino", "swin", "bert")),
-    "clap": Row(clap, 2, "2", ("clap",)),
+    "clap": Row(
+        clap,
+        2,
+        "2",
+        ("clap",),
+        left="`torch.where(is_longer == 1)[0]` picks the rows that another module fuses, if there are "
+        "any. All rows could be computed and then selected by the mask, but only in evaluation (there are "
+        "batch norms on the way), and the rows are picked in one function and used in another.",
+    ),
 }
 
 
