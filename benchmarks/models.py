@@ -311,8 +311,8 @@ ROWS: dict[str, Row] = {
         "2",
         ("clap",),
         left="`torch.where(is_longer == 1)[0]` picks the rows that another module fuses, if there are "
-        "any. All rows could be computed and then selected by the mask, but only in evaluation (there are "
-        "batch norms on the way), and the rows are picked in one function and used in another.",
+        "any. All rows could be computed and then selected by the mask, but only in evaluation (there "
+        "are batch norms on the way), and the rows are picked in one function and used in another.",
     ),
 }
 

@@ -250,7 +250,8 @@ def _is_valid(outcome: Outcome, fix: Fix, view: View) -> bool:
     try:
         ast.parse(view.source.apply(fix.edits))
     except (SyntaxError, ValueError) as error:
-        outcome.fixes.remove(fix)
+        if fix in outcome.fixes:  # else it is that of a branch around the site
+            outcome.fixes.remove(fix)
         sentence = f"the text that it would write is not valid Python ({error}); please report this"
         outcome.refusals.append(Refusal(fix.transform, "invalid-output", sentence))
         return False

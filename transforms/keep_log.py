@@ -63,6 +63,7 @@ from __future__ import annotations
 
 import ast
 import re
+from contextlib import suppress
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.logs import log_family
@@ -93,8 +94,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     """
     statement = site.statement
     if isinstance(site.node, ast.If):
-        _check_branch(site.node, context)
-        statement = site.node
+        statement = _whole(site.node, context)
     elif not isinstance(statement, ast.Expr) or not isinstance(site.node, ast.Call):
         raise NotApplicable("no-call", "nothing is logged here")
     for call in _calls(statement, context):
@@ -127,6 +127,21 @@ def propose(site: BreakSite, context: Context) -> Fix:
     at = view.line_end(view.end(top))
     definition = Edit(at, at, _definition(name, body, torch, context))
     return Fix("keep-log", Safety.REVIEW, _REASON, (*edits, definition), context.needs_torch)
+
+
+def _whole(node: ast.If, context: Context) -> ast.If:
+    """The whole chain of an `elif`, if that only logs or warns, else the branch."""
+    first, module = node, context.info.module
+    while is_elif(first, module):
+        above = module.parents[first]
+        assert isinstance(above, ast.If)
+        first = above
+    if first is not node:
+        with suppress(NotApplicable):
+            _check_branch(first, context)
+            return first
+    _check_branch(node, context)
+    return node
 
 
 def _check_branch(node: ast.If, context: Context) -> None:

@@ -232,6 +232,8 @@ class _Body:
             at = last
         made += view.slice(at, end)
         indent = view.indent(self.statement)
+        if isinstance(self.statement, ast.If):
+            made = made.removeprefix("el")  # of an `elif`
         lines = made.split("\n")
         return "\n".join([lines[0], *(line.removeprefix(indent) for line in lines[1:])])
 

@@ -418,6 +418,10 @@ class _Run:
                 return base.fresh(shape="()", exact=False)
             if short in known.SAME:
                 return base if short == "contiguous" else replace(base, cpu=True)
+        if short in known.LIKE and base.shaped and base.holds is Holds.TENSOR:
+            placed = self._to(ast.Call(node.func, [], node.keywords), base)
+            if placed.shaped:
+                return placed.fresh(grads=frozenset())
         if (
             short in ("nonzero", "argmax", "argmin", "bincount", "any", "all")
             or short in known.TRUTHS
