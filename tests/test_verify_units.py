@@ -16,7 +16,7 @@ from gbfix.verify.compare import differences
 from gbfix.verify.recipes import CallRecipe, TensorRecipe, ValueRecipe, normalised
 from gbfix.verify.search import NoInputs, search
 from gbfix.verify.signatures import Parameter, hints_in, parameters
-from gbfix.verify.snapshot import CallShot, Raised, aliases, leaves
+from gbfix.verify.snapshot import CallShot, Effects, Raised, aliases, leaves
 from gbfix.verify.splicing import splice
 from gbfix.verify.targets import parse
 from gbfix.verify.tolerance import Tolerance, derive
@@ -102,6 +102,20 @@ def shot(value: Any, **more: Any) -> CallShot:
 
 def kinds(mine: CallShot, theirs: CallShot, tolerance: Tolerance | None = None) -> list[Kind]:
     return [d.kind for d in differences("eager", [mine], [theirs], tolerance)]
+
+
+@pytest.mark.parametrize(
+    ("logged", "kind"),
+    [
+        ("tensor(1.)", Kind.EFFECT_GRAD_FN),
+        ("tensor(2.)", Kind.EFFECT_NUMBERS),
+        ("nothing", Kind.EFFECT),
+    ],
+)
+def test_what_is_said_may_show_no_history(logged: str, kind: Kind) -> None:
+    said = ("tensor(1., grad_fn=<MaxBackward1>)", logged)
+    mine, theirs = (CallShot(effects=Effects(logged=(text,))) for text in said)
+    assert kinds(mine, theirs) == [kind]
 
 
 @pytest.mark.parametrize(

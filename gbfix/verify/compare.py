@@ -15,6 +15,7 @@ from gbfix.verify.tolerance import Tolerance
 from gbfix.verify.verdict import Difference, Kind
 
 _Found = tuple[Kind, str, str]
+_HISTORY = re.compile(r", (?:grad_fn=<\w+>|requires_grad=True)")
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[-+]?\d+)?")
 
 
@@ -185,8 +186,11 @@ def _effects(mine: CallShot, theirs: CallShot) -> Iterator[_Found]:
 def _effect(mine: tuple[str, ...], theirs: tuple[str, ...]) -> Kind:
     if _is_part(theirs, mine):
         return Kind.EFFECT_DROPPED
-    same = [_NUMBER.sub("0", line) for line in mine] == [_NUMBER.sub("0", line) for line in theirs]
-    return Kind.EFFECT_NUMBERS if same else Kind.EFFECT
+    # What an operator is given has no history, so that it shows none.
+    if [_HISTORY.sub("", line) for line in mine] == [_HISTORY.sub("", line) for line in theirs]:
+        return Kind.EFFECT_GRAD_FN
+    plain = [[_NUMBER.sub("0", _HISTORY.sub("", x)) for x in lines] for lines in (mine, theirs)]
+    return Kind.EFFECT_NUMBERS if plain[0] == plain[1] else Kind.EFFECT
 
 
 def _is_part(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:

@@ -45,6 +45,7 @@ class Kind(str, Enum):
     EFFECT = "output"
     EFFECT_DROPPED = "output dropped"
     EFFECT_NUMBERS = "numbers in output"
+    EFFECT_GRAD_FN = "grad_fn in output"
     EXCEPTION = "exception"
     EXCEPTION_TYPE = "exception type"
     EXCEPTION_SKIPPED = "exception skipped"
@@ -62,6 +63,7 @@ REVIEW = ADDED | frozenset(
         Kind.GRADIENT_ZERO,
         Kind.ALIAS_LOST,
         Kind.EFFECT_DROPPED,
+        Kind.EFFECT_GRAD_FN,
         Kind.EXCEPTION_TYPE,
     }
 )
