@@ -31,6 +31,19 @@ def test_check_source_finds() -> None:
     assert finding.edits == ()
 
 
+def test_an_option_tells_what_a_call_returns() -> None:
+    text = """import torch
+
+@torch.compile
+def experts(mask: torch.Tensor):
+    used = torch.nonzero(mask, as_tuple=True)[0].tolist()
+    kinds, counts = torch.unique(mask, return_counts=True)
+    return used, counts.tolist()
+"""
+    found = [(finding.line, finding.code) for finding in gbfix.check_source(text)]
+    assert found == [(5, "GBF106"), (5, "GBF111"), (6, "GBF112"), (7, "GBF106")]
+
+
 def test_check_source_gives_edits_if_asked() -> None:
     (finding,) = gbfix.check_source(MODEL, edits=True)
     (edits,) = finding.edits

@@ -61,7 +61,12 @@ def operation_result(
 ) -> Value:
     """The value of a call; for a method the receiver is the first of `arguments`."""
     given = arguments[1:] if is_method else arguments
-    word = operation.result(len(given), frozenset(keywords), [kind_word(v) for v in given])
+    # An option such as `as_tuple=True` tells what is returned; what else is given by name does not.
+    named: dict[str, ArgumentKind] = {
+        name: value.literal for name, value in keywords.items() if value.literal is not None
+    }
+    kinds = [kind_word(v) for v in given]
+    word = operation.result(len(given), frozenset(keywords), kinds, named)
     if word == "tensor":
         return _tensor_result(operation, arguments, keywords, is_method=is_method)
     if word.startswith("tensors:"):

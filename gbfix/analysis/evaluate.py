@@ -8,6 +8,8 @@ torch's operations. Nothing is run.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from typing import Literal
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.annotations import annotated
@@ -62,12 +64,19 @@ def _is_false(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is False
 
 
+_LITERALS: Mapping[bool | None, Literal["true", "false", "none"]] = {
+    True: "true",
+    False: "false",
+    None: "none",
+}
+
+
 class Evaluator(Expressions):
     """Evaluates expressions of one module in an environment, recording a value per node."""
 
     def _call(self, node: ast.Call) -> Value:
         arguments = [self.evaluate(a) for a in node.args]
-        keywords = {k.arg or "**": self.evaluate(k.value) for k in node.keywords}
+        keywords = {k.arg or "**": self._given(k.value) for k in node.keywords}
         if isinstance(node.func, ast.Attribute):
             self.values[node.func] = self._attribute(node.func)
             receiver = self.values[node.func.value]
@@ -99,6 +108,13 @@ class Evaluator(Expressions):
             floating=isinstance(content, float),
             integer=isinstance(content, int) and not isinstance(content, bool),
         )
+
+    def _given(self, node: ast.expr) -> Value:
+        """The value of an argument given by name; a constant can select what is called."""
+        value = self.evaluate(node)
+        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, bool)):
+            return replace(value, literal=_LITERALS[node.value])
+        return value
 
     def _learn(self, node: ast.Call, function: Value) -> None:
         """A name that is passed where torch takes nothing but a tensor is a tensor from then on."""

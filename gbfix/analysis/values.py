@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 class Kind(int):
@@ -53,6 +53,7 @@ class Value:
         elements: the items of a tuple or list of known length.
         item: what iterating over the value gives.
         unbound: the name may have no value on some path.
+        literal: `true`, `false` or `none` for that constant, written where it is given by name.
     """
 
     kinds: int
@@ -69,6 +70,7 @@ class Value:
     elements: tuple[Value, ...] | None = None
     item: Value | None = None
     unbound: bool = False
+    literal: Literal["true", "false", "none"] | None = field(default=None, compare=False)
 
     def only(self, kinds: int) -> bool:
         """Whether the value can be nothing but these kinds."""
