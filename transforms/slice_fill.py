@@ -24,6 +24,9 @@ After:
                 mask[i, : lengths[i]] = 1.0
         return mask
 
+A loop over `lengths.tolist()` then runs over the tensor. A slice that is given the same slice of
+another tensor, `out[i, :n] = x[i, :n]`, takes the elements of that.
+
 Any number of dimensions may have such bounds. A bound beyond the end means the end, as in Python. A
 negative bound would count from the end in eager code and means the beginning here, which is why the
 fix asks for a review; a bound that is written as negative is left alone.
@@ -34,7 +37,7 @@ from __future__ import annotations
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.reads import ReadKind
 from gbfix.analysis.sites import BreakSite
-from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION
+from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION, TENSOR_TO_LIST
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.fills import Fills
@@ -47,10 +50,13 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where the slice is given more than one number, or a bound is needed as a number.
     """
     read = site.read
-    if read is None or read.kind is ReadKind.LIST:
+    if read is None:
         raise NotApplicable("no-slice", "no bound of a slice is read here")
     fills = Fills(context, context.torch(site.statement))
-    fills.follow(read)
+    if read.kind is ReadKind.LIST:
+        fills.follow_list(read)
+    else:
+        fills.follow(read)
     return Fix(
         "slice-fill",
         Safety.REVIEW,
@@ -62,7 +68,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
 
 TRANSFORM = Transform(
     name="slice-fill",
-    codes=(TENSOR_POSITION.code, SCALAR_READ.code),
+    codes=(TENSOR_POSITION.code, SCALAR_READ.code, TENSOR_TO_LIST.code),
     summary="fill a slice whose bounds a tensor says by a mask of positions",
     doc=__doc__ or "",
     propose=propose,

@@ -32,7 +32,9 @@ _MASK_NAME = re.compile(
     r"mask|keep|valid|hit|done|active|^pad|_pad|^m\d?$|^is_|^has_", re.IGNORECASE
 )
 
-_INDEX_NAME = re.compile(r"nonzero|index|indices|idx|ids|inds", re.IGNORECASE)
+_INDEX_NAME = re.compile(
+    r"nonzero|index|indices|idx|ids|inds|position|token$|^last_|^first_", re.IGNORECASE
+)
 _STATIC_TEST = re.compile(r"id='isinstance'|attr='dtype'.*attr='bool'|attr='dim'|attr='training'")
 
 
@@ -86,9 +88,13 @@ def selected_by(node: ast.Subscript, analysis: Analysis) -> ast.expr | None:
     if base is None or not base.kinds & (Kind.TENSOR | Kind.MAYBE) or base.kinds & Kind.OBJECT:
         return None
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    for part in parts:
-        value = analysis.values.get(part)
-        if value is not None and mask_like(part, value, base):
+    values = [analysis.values.get(part) for part in parts]
+    # Beside numbers of rows, a name alone does not tell a mask from more of them.
+    numbers = any(v is not None and v.tensor and v.integer for v in values)
+    for part, value in zip(parts, values, strict=True):
+        if value is None or (numbers and not value.boolean):
+            continue
+        if mask_like(part, value, base):
             return part
     return None
 

@@ -10,9 +10,13 @@ import ast
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.reads import Read, read_tensor
+from gbfix.analysis.trees import Parents, walk
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat, operand
 from gbfix.codegen.fitting import fitted
+from gbfix.codegen.guards import compiling
+from gbfix.fixes import Context
 from gbfix.lowering.placement import beside_all, width_for
 from gbfix.lowering.windows import Windows
 from gbfix.source.text import Edit
@@ -34,16 +38,58 @@ class _Cut:
 
 
 class Fills(Windows):
-    """The statements that give a number to slices to which a read leads."""
+    """The statements that give a number to slices to which a read leads.
+
+    A slice may also be given the same slice of another tensor.
+    """
+
+    def __init__(self, context: Context, torch: str) -> None:
+        super().__init__(context, torch)
+        self.lists: dict[ast.expr, ast.expr] = {}
+        self.counted: set[str] = set()
+
+    def follow_list(self, read: Read) -> None:
+        """Take up a list over which a loop runs, whose numbers are bounds and nothing else.
+
+        Raises:
+            Refused: where a number is needed as a number.
+            NotApplicable: where no loop runs over the list, or no slice is filled in it.
+        """
+        tensor = read_tensor(read.node, self.analysis)
+        target = _loop_target(read.node, self.parents)
+        if tensor is None or not isinstance(target, ast.Name):
+            raise NotApplicable("no-loop", "no loop runs over the list")
+        name = target.id
+        if self.definitions.stores.get(name) != [target]:
+            raise NotApplicable("no-loop", f"`{name}` is bound more than once")
+        self.lists[read.node] = tensor
+        self.counted.add(name)
+        for use in self.definitions.loads.get(name, []):
+            self._use(use)
+        if not self.slices:
+            raise NotApplicable("no-slice", "the numbers bound no slice")
+
+    def _scalar(self, use: ast.Name) -> None:
+        if use.id not in self.counted:
+            super()._scalar(use)
 
     def _add(self, statement: ast.stmt, part: ast.Slice) -> None:
         above = self.parents[part]
         node = self.parents[above] if isinstance(above, ast.Tuple) else above
         assert isinstance(node, ast.Subscript)
+        if (
+            isinstance(statement, ast.Assign)
+            and statement.value is node
+            and isinstance(statement.targets[0], ast.Subscript)
+            and self._same_slice(statement.targets[0], node) is not None
+        ):
+            self._bounds(part)
+            return
         if not (isinstance(statement, ast.Assign) and statement.targets == [node]):
             raise NotApplicable("not-a-fill", f"`{ast.unparse(node)}` is not given one number")
         value = self.analysis.values.get(statement.value)
-        if value is None or not value.only(Kind.STATIC):
+        number = value is not None and value.only(Kind.STATIC)
+        if not number and self._same_slice(node, statement.value) is None:
             raise NotApplicable("not-a-fill", f"`{ast.unparse(statement.value)}` is not one number")
         if part.step is not None:
             raise Refused("slice-step", f"`{ast.unparse(part)}` has a step")
@@ -58,23 +104,91 @@ class Fills(Windows):
     def edits(self) -> tuple[Edit, ...]:
         """The compiled path of every statement, and of the names that hold a bound."""
         made = self._starts()
+        view = self.context.view
+        for read, tensor in self.lists.items():
+            text = flat(view, tensor)
+            if not self.context.only_compiled:
+                text = f"{text} if {compiling(self.torch)} else {flat(view, read)}"
+            made.append(Edit(view.start(read), view.end(read), text))
         for statements in self._runs():
             lines: list[str] = []
             for statement in statements:
                 assert isinstance(statement, ast.Assign)
-                lines += self._fill(statement)
+                lines += self._written(statement)
             width = width_for(self.context, statements[0])
             body = "\n".join(fitted(line, width, self.context.unit) for line in lines)
             made += beside_all(statements, body, self.torch, [], self.context)
         return tuple(made)
 
-    def _fill(self, statement: ast.Assign) -> list[str]:
+    def _copied(self, statement: ast.Assign) -> ast.expr | None:
+        """The tensor of which a statement copies a slice."""
+        target = statement.targets[0]
+        assert isinstance(target, ast.Subscript)
+        return self._same_slice(target, statement.value)
+
+    def _same_slice(self, target: ast.Subscript, value: ast.expr) -> ast.expr | None:
+        """The tensor whose slice a value is, if it is the one that is written of the target."""
+        if not isinstance(value, ast.Subscript) or ast.dump(value.slice) != ast.dump(target.slice):
+            return None
+        base = self.analysis.values.get(value.value)
+        plain = not any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in walk(value.value))
+        return value.value if plain and base is not None and base.tensor else None
+
+    def _written(self, statement: ast.Assign) -> list[str]:
+        """The lines that write what a statement writes."""
         node = statement.targets[0]
         assert isinstance(node, ast.Subscript)
-        view, names = self.context.view, self.context.names
-        lines: list[str] = []
         elements = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         cuts = self._cuts(node, elements)
+        copied = self._copied(statement)
+        if copied is None:
+            return self._fill(statement, node, elements, cuts)
+        if len(cuts) != 1:
+            raise Refused("two-slices", f"`{ast.unparse(node)}` has several bounds from data")
+        return self._copy(node, copied, elements, cuts[0])
+
+    def _copy(
+        self, node: ast.Subscript, other: ast.expr, elements: list[ast.expr], cut: _Cut
+    ) -> list[str]:
+        """The elements of another tensor, up to where both have any; eager code refuses more."""
+        view, names = self.context.view, self.context.names
+        base, given = flat(view, node.value), flat(view, other)
+        at = elements.index(cut.part)
+        before = any(_is_ellipsis(e) for e in elements[:at])
+        dimension = at - len(elements) if before else at
+        size, part, places = names.take("size"), names.take("part"), names.take("places")
+        texts = [f":{size}" if e is cut.part else view.text(e) for e in elements]
+        while texts[-1] == ":":
+            texts.pop()
+        rows = f"[{', '.join(texts)}]"
+        made = self._spread(f"{self.torch}.arange({size}, device={base}.device)", part, cut)
+        test = " & ".join(f"({t})" for t in self._tests(places, cut.part))
+        test = test[1:-1] if test.count("(") == 1 else test
+        return [
+            f"{size} = min({base}.shape[{dimension}], {given}.shape[{dimension}])",
+            f"{part} = {base}{rows}",
+            f"{places} = {made}",
+            f"{part}.copy_({self.torch}.where({test}, {given}{rows}, {part}))",
+        ]
+
+    @staticmethod
+    def _spread(places: str, base: str, cut: _Cut) -> str:
+        """Positions in one dimension, shaped to stand beside those behind it."""
+        if cut.behind is None:
+            return f"{places}.reshape((-1,) + (1,) * ({base}.dim() - {(cut.before or 0) + 1}))"
+        if cut.behind:
+            return f"{places}.reshape({', '.join(['-1', *['1'] * cut.behind])})"
+        return places
+
+    def _fill(
+        self,
+        statement: ast.Assign,
+        node: ast.Subscript,
+        elements: list[ast.expr],
+        cuts: list[_Cut],
+    ) -> list[str]:
+        view, names = self.context.view, self.context.names
+        lines: list[str] = []
         data = [cut.part for cut in cuts]
         left = [":" if e in data else view.text(e) for e in elements]
         base = flat(view, node.value)
@@ -89,10 +203,7 @@ class Fills(Windows):
         for cut in cuts:
             size = f"{base}.shape[{self._dimension(cut)}]"
             made = f"{self.torch}.arange({size}, device={base}.device)"
-            if cut.behind is None:
-                made = f"{made}.reshape((-1,) + (1,) * ({base}.dim() - {(cut.before or 0) + 1}))"
-            elif cut.behind:
-                made = f"{made}.reshape({', '.join(['-1', *['1'] * cut.behind])})"
+            made = self._spread(made, base, cut)
             if made not in places:
                 places[made] = names.take("places")
                 lines.append(f"{places[made]} = {made}")
@@ -143,6 +254,26 @@ class Fills(Windows):
             return cut.before
         assert cut.behind is not None
         return -1 - cut.behind
+
+
+def _loop_target(read: ast.expr, parents: Parents) -> ast.expr | None:
+    """What a loop binds to the elements of a list: it runs over it, `enumerate` or `zip` of it."""
+    above = parents[read]
+    if isinstance(above, ast.For) and above.iter is read:
+        return above.target
+    if not (isinstance(above, ast.Call) and isinstance(above.func, ast.Name)):
+        return None
+    loop = parents[above]
+    if not (isinstance(loop, ast.For) and loop.iter is above and read in above.args):
+        return None
+    if not isinstance(loop.target, ast.Tuple) or above.keywords:
+        return None
+    at = above.args.index(read)
+    if above.func.id == "enumerate" and at == 0 and len(loop.target.elts) == 2:
+        return loop.target.elts[1]
+    if above.func.id == "zip" and len(loop.target.elts) == len(above.args):
+        return loop.target.elts[at]
+    return None
 
 
 def _is_ellipsis(node: ast.expr) -> bool:
