@@ -163,7 +163,9 @@ def _random_state() -> Leaves:
     if "numpy" in sys.modules:
         import numpy
 
-        states["numpy"] = repr(numpy.random.get_state()).encode()
+        state = numpy.random.get_state(legacy=False)
+        key = state["state"].pop("key")  # to print it would take longer than a call
+        states["numpy"] = key.tobytes() + repr(state).encode()
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         states["cuda"] = bytes(torch.cuda.get_rng_state().tolist())
     return {f"random.{name}": hashlib.sha1(state).hexdigest() for name, state in states.items()}

@@ -19,11 +19,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class Job:
-    """A function as `module:name`, its pickled arguments, and its limits."""
+    """A function as `module:name`, its pickled arguments, and its limits.
+
+    `prepare`, another function, is called in the server before, once and for all jobs that name it;
+    what it leaves in memory is there in every job.
+    """
 
     function: str
     arguments: bytes
     limits: Limits = field(default_factory=Limits)
+    prepare: str | None = None
 
 
 @dataclass(frozen=True)

@@ -53,13 +53,17 @@ class Listener(logging.Handler):
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen to everything in the block."""
+        """Listen to everything in the block.
+
+        Levels are left as they are set here: a worker does nothing but such calls, and to set one,
+        every logger of the process is looked at.
+        """
         out, err = _Capped(), _Capped()
         root, own = logging.getLogger(), logging.getLogger("torch")
-        level = root.level
         root.addHandler(self)
-        root.setLevel(logging.DEBUG)
-        own.setLevel(logging.ERROR)
+        for logger, level in ((root, logging.DEBUG), (own, logging.ERROR)):
+            if logger.level != level:
+                logger.setLevel(level)
         skipped = compiler_folder()
         try:
             with (
@@ -71,7 +75,6 @@ class Listener(logging.Handler):
                 yield
         finally:
             root.removeHandler(self)
-            root.setLevel(level)
             self.effects = Effects(
                 tuple(out.getvalue().splitlines()),
                 tuple(err.getvalue().splitlines()),

@@ -127,7 +127,9 @@ def alike(first: Difference, second: Difference) -> bool:
 
 def job(function: str, limits: Limits, *arguments: Any) -> Job:
     """A job with its arguments pickled."""
-    return Job(function, pickle.dumps(arguments), limits)
+    inductor = any(getattr(argument, "backend", None) == "inductor" for argument in arguments)
+    prepare = "gbfix.dynamo.control:warm_up_inductor" if inductor else None
+    return Job(function, pickle.dumps(arguments), limits, prepare)
 
 
 def record_of(outcome: Outcome) -> RunRecord:

@@ -3,7 +3,8 @@
 It reads batches of jobs from its standard input and writes their outcomes to its standard output,
 as pickles with their length in front. A child runs one job under a time and a memory limit, and
 whatever it does to itself (crash, hang, exit, change directory, start threads) ends with it. The
-server itself never runs the user's code, and has one thread, so that forking it is safe.
+server itself never runs the user's code, and has one thread, so that forking it is safe. What every
+child would find out anew is found out in the server, before the fork.
 
 Started as `python -m gbfix.verify.server`, and not through `multiprocessing`, which would import the
 user's main module in every worker.
@@ -12,6 +13,7 @@ user's main module in every worker.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import importlib
 import os
@@ -49,8 +51,11 @@ PRELOAD = (
     "torch.distributed.tensor.experimental._attention",
     "torch.export._unlift",
     "torch.fx.experimental.validator",
+    "torch.profiler._cupti_monitor",
     "torch.utils.serialization",
-    "sympy.combinatorics",
+    "multiprocessing.synchronize",
+    "sympy.combinatorics.tensor_can",
+    "sympy.tensor.tensor",
     "gbfix.verify.execute",
     "gbfix.verify.inputs",
     "gbfix.verify.judge",
@@ -85,6 +90,8 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
 def _run_batch(jobs: Sequence[Job], parallel: int, client: int) -> list[Outcome] | None:
     """Run jobs, some at a time; None if the client went away meanwhile."""
+    for name in dict.fromkeys(job.prepare for job in jobs if job.prepare is not None):
+        _prepare(name)
     outcomes: dict[int, Outcome] = {}
     running: dict[int, _Child] = {}
     waiting = list(enumerate(jobs))
@@ -115,6 +122,12 @@ def _run_batch(jobs: Sequence[Job], parallel: int, client: int) -> list[Outcome]
             sentence = f"it ran for more than {limit:g} seconds"
             outcomes[child.number] = Outcome(failure=sentence, exhausted=True)
     return [outcomes[number] for number in range(len(jobs))]
+
+
+@functools.cache
+def _prepare(function: str) -> None:
+    module, _, name = function.partition(":")
+    getattr(importlib.import_module(module), name)()
 
 
 def _start(number: int, job: Job) -> _Child:
