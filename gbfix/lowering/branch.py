@@ -172,13 +172,22 @@ def _skips(body: Sequence[ast.stmt]) -> bool:
 
 
 def _rest_of_round(node: ast.If, analysis: Analysis) -> list[ast.stmt]:
-    """The statements of a loop's body that follow an `if` in it."""
-    loop = analysis.info.module.parents[node]
-    body = loop.body if isinstance(loop, (ast.For, ast.While)) else []
-    at = next((i for i, s in enumerate(body) if s is node), len(body))
-    if at + 1 >= len(body):
+    """The statements of a loop's body that follow an `if` in it, out of the blocks around it too."""
+    module = analysis.info.module
+    rest: list[ast.stmt] = []
+    top: ast.stmt = node
+    while True:
+        block = block_of(top, module)
+        rest += block[next(i for i, s in enumerate(block) if s is top) + 1 :]
+        around = module.parents[top]
+        if isinstance(around, (ast.For, ast.While)) and block is around.body:
+            break
+        if not isinstance(around, ast.If) or around.orelse or is_elif(around, module):
+            raise Refused("loop-control", "an arm leaves or continues the loop around it")
+        top = around
+    if not rest:
         raise Refused("loop-control", "an arm leaves or continues the loop around it")
-    return list(body[at + 1 :])
+    return rest
 
 
 def _bare_return(body: Sequence[ast.stmt]) -> bool:
@@ -320,6 +329,8 @@ def _end_of_round(branch: Branch, truth: bool, analysis: Analysis) -> Environmen
     if _skips(body):
         return analysis.before.get(body[-1])
     loop = analysis.info.module.parents[branch.node]
+    while isinstance(loop, ast.If):
+        loop = analysis.info.module.parents[loop]
     return analysis.rounds.get(loop) if isinstance(loop, ast.stmt) else None
 
 
