@@ -99,6 +99,8 @@ class Fix:
             shown unless settings are asked for.
         by_running: an unsafe fix whose assumption holds if running the code both ways shows no
             difference, so that it is taken where every fix is verified.
+        asking: the compiled path asks itself for what was not proven, and is right where no tensor
+            decides.
         whole: whether it treats the sites that its edits enclose as well.
     """
 
@@ -109,6 +111,7 @@ class Fix:
     imports_torch: bool = False
     setting: str | None = None
     by_running: bool = False
+    asking: bool = False
     whole: bool = False
 
     @property

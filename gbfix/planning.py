@@ -75,7 +75,7 @@ def consider(
             outcome.refusals.append(Refusal(transform.name, "internal-error", sentence))
             continue
         context.names.taken, context.needs_torch = taken, needed or context.needs_torch
-        if not site.certain:
+        if not site.certain and not fix.asking:
             unproven = "it could not be proven that a tensor decides here"
             fix = replace(fix, safety=Safety.UNSAFE, reason=unproven, by_running=False)
         elif site.diagnosis is TENSOR_BRANCH:

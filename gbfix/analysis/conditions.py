@@ -16,9 +16,11 @@ from gbfix.analysis.effects import effects
 from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 
 DATA = Kind.TENSOR | Kind.SCALAR
+_NUMPY_QUESTIONS = frozenset({"numpy.any", "numpy.all", "numpy.count_nonzero"})
 
 
 class Refused(Exception):
@@ -104,7 +106,21 @@ def data_kind(node: ast.expr, analysis: Analysis) -> str | None:
         return "tensor" if value.only(Kind.TENSOR | Kind.NONE) else "possible"
     if value.kinds & Kind.SCALAR:
         return "scalar"
+    if value.kinds & Kind.UNKNOWN and _asks_array(node, analysis):
+        return "possible"
     return "possible" if value.kinds & Kind.MAYBE and _hinted(node, analysis) else None
+
+
+def _asks_array(node: ast.expr, analysis: Analysis) -> bool:
+    """Whether numpy is asked about the elements of something that is not known to be static."""
+    for inner in walk(node):
+        if isinstance(inner, ast.Call) and len(inner.args) == 1:
+            function = analysis.values.get(inner.func)
+            name = function.reference if function is not None else None
+            given = analysis.values.get(inner.args[0])
+            if name in _NUMPY_QUESTIONS and given is not None and not given.static:
+                return True
+    return False
 
 
 def _hinted(node: ast.expr, analysis: Analysis) -> bool:

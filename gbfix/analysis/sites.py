@@ -155,7 +155,7 @@ def _condition_site(
     owner, test = condition.owner, condition.test
     diagnosis: Diagnosis = TENSOR_BRANCH
     what = "this `if`"
-    if _is_beside_compiled(owner, analysis, facts):
+    if _is_beside_compiled(owner, analysis, facts) or _is_for_other_types(owner, analysis):
         return None
     if isinstance(owner, ast.If):
         if _exits_loop(owner, analysis):
@@ -209,6 +209,20 @@ def _is_beside_compiled(owner: ast.AST, analysis: Analysis, facts: Facts) -> boo
         if isinstance(t, ast.Call)
     ]
     return outer.orelse == [loop] and isinstance(outer.test.op, ast.And) and any(asks)
+
+
+def _is_for_other_types(owner: ast.AST, analysis: Analysis) -> bool:
+    """Whether a branch is what is left beside a select for values of another shape or dtype."""
+    above = analysis.info.module.parents.get(owner)
+    if not isinstance(above, ast.If) or above.orelse != [owner]:
+        return False
+    asked = above.test.values if isinstance(above.test, ast.BoolOp) else []
+    named = [
+        t.left.attr
+        for t in asked
+        if isinstance(t, ast.Compare) and isinstance(t.left, ast.Attribute)
+    ]
+    return named == ["shape", "dtype"]
 
 
 def _exits_loop(node: ast.If, analysis: Analysis) -> bool:
