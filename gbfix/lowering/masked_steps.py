@@ -22,6 +22,7 @@ from gbfix.codegen.expressions import flatten
 from gbfix.codegen.layout import indent
 from gbfix.fixes import Context
 from gbfix.lowering.gradients import gradients_are_off
+from gbfix.lowering.owned import is_own
 from gbfix.lowering.stores import has_value_form, value_of
 
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -268,14 +269,7 @@ class MaskedSteps:
         """Whether a local name is the only way to what is updated, so that it may be rebound."""
         if scope.depth or not isinstance(node, ast.Name):
             return False
-        info = scope.analysis.info
-        before = scope.analysis.before.get(statement, {}).get(node.id)
-        outer = any(
-            isinstance(n, (ast.Global, ast.Nonlocal)) and node.id in n.names
-            for n in walk(info.node)
-        )
-        captured = node.id in self.context.liveness.captured
-        return before is not None and before.tensor and before.unshared and not outer | captured
+        return is_own(node.id, statement, self.context)
 
     def _is_linear(self, steps: Sequence[ast.Call], scope: _Scope) -> bool:
         """Whether no derivative of the steps needs what was there before."""

@@ -10,6 +10,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import operation_name
 from gbfix.analysis.trees import walk
 from gbfix.lowering.dense.forms import check_sides, copy_with, filled, known_shape
+from gbfix.lowering.owned import is_own
 from gbfix.lowering.routing import Index
 from gbfix.lowering.selection import Lowered, Selection
 
@@ -55,7 +56,7 @@ def put(
     arguments = [wide.text, value.text, base.text]
     name = target.value.id if isinstance(target.value, ast.Name) else None
     given = ", ".join(arguments)
-    if name is not None and not cast and is_own(block, name):
+    if name is not None and not cast and is_own(name, block.statement, block.context):
         block.lines.append(f"{name} = {block.torch}.where({given})")
     else:
         block.lines.append(f"{base.operand}.copy_({block.torch}.where({given}))")
@@ -75,18 +76,6 @@ def selection_of(block: DenseBlock, mask: ast.expr) -> Selection:
     if index.slot or (index.routed is not None and not block.pair_distinct):
         raise Refused("row-repeated", "a row may be found more than once, and written as often")
     return index.selection
-
-
-def is_own(block: DenseBlock, name: str) -> bool:
-    """Whether a local name is the only way to its storage, so that it may be rebound."""
-    if name in block.context.liveness.captured:
-        return False
-    before = block.context.analysis.before.get(block.statement, {}).get(name)
-    declared = any(
-        isinstance(n, (ast.Global, ast.Nonlocal)) and name in n.names
-        for n in walk(block.context.info.node)
-    )
-    return before is not None and before.tensor and before.unshared and not declared
 
 
 def check_repeatable(block: DenseBlock, node: ast.expr) -> None:
