@@ -35,7 +35,10 @@ _MASK_NAME = re.compile(
 _INDEX_NAME = re.compile(
     r"nonzero|index|indices|idx|ids|inds|position|token$|^last_|^first_", re.IGNORECASE
 )
-_STATIC_TEST = re.compile(r"id='isinstance'|attr='dtype'.*attr='bool'|attr='dim'|attr='training'")
+_STATIC_TEST = re.compile(
+    r"id='isinstance'|attr='dtype'.*attr='bool'|attr='dim'|attr='training'"
+    r"|attr='is_floating_point'"
+)
 
 
 def shape_from_data(node: ast.expr, analysis: Analysis) -> Diagnosis | None:

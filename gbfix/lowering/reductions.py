@@ -118,8 +118,10 @@ def _extreme(
     assert inner.rows is not None
     known = block.context.analysis.values.get(node)
     largest = name in {"min", "amin"}
-    if known is None or not known.floating:
+    if known is None or known.integer or known.boolean:
         raise Refused("dtype-unproven", f"`{ast.unparse(node)}` is not proven to be floating")
+    if not known.floating:
+        block.masks.require(f"{inner.sample}.is_floating_point()")
     test = f"{inner.rows.text.join(['(', ')']) if inner.rows.inverted else inner.rows.mask}.any()"
     message = f'"{name}() of an empty selection"'
     block.lines.append(f"{block.torch}._assert_async({test}, {message})")

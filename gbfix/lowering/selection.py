@@ -127,8 +127,7 @@ class Masks:
         text = flat(self.context.view, root)
         reads = frozenset(used_names(root))
         for test in mask_tests(node, analysis, self.torch):
-            if test not in self.tests:
-                self.tests.append(test)
+            self.require(test)
         if not isinstance(root, (ast.Name, ast.Attribute)):
             known = self._named.get(text)
             if known is None:
@@ -142,6 +141,11 @@ class Masks:
         shape = value.shape if value is not None and value.tensor else -1
         key = ("~" if inverted else "") + text
         return Selection(key, text, inverted, rank, reads, shape, self.ranks.shape_root(root))
+
+    def require(self, test: str) -> None:
+        """Ask for something that is decided while tracing."""
+        if test not in self.tests:
+            self.tests.append(test)
 
     def changed(self, name: str) -> None:
         """A name was bound or changed: masks that were computed from it are computed anew."""

@@ -173,8 +173,7 @@ def need_evaluation(block: DenseBlock) -> None:
         raise Refused("random-rows", "a layer draws random numbers for the selected rows")
     arguments = block.context.info.node.args.args
     test = f"not {arguments[0].arg}.training"
-    if test not in block.masks.tests:
-        block.masks.tests.append(test)
+    block.masks.require(test)
 
 
 def masked_select(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:

@@ -108,8 +108,7 @@ def need_trailing(block: DenseBlock, value: Lowered) -> None:
             value.sample in block.bound
         ):
             raise Refused("row-shape", "rows are not proven to have a dimension of their own")
-        if test not in block.masks.tests:
-            block.masks.tests.append(test)
+        block.masks.require(test)
     elif value.extra < 1:
         raise Refused("row-shape", "selected elements have no dimension of their own")
 
