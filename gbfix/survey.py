@@ -26,8 +26,10 @@ from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
 from gbfix.suppressions import Suppression
 
-HELD = 8_000_000
+HELD = 4_000_000
 """Characters of source whose trees are held at a time; a tree takes about 30 bytes for each."""
+_ANALYSIS = 1000
+"""The analysis of a function takes up as much as the tree of so many characters."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ class Survey:
         error = parsed(module)
         notes = Notes(error=error) if error is not None else self._notes(module, plan, whole)
         self.importers.done(module)
-        self._let_go()
+        self._let_go(module)
         return notes
 
     def _notes(self, module: Module, plan: Plan, whole: Whole | None) -> Notes:
@@ -168,11 +170,13 @@ class Survey:
             if above:
                 yield ClassNotes(cls.qualified, above, frozenset(cls.methods))
 
-    def _let_go(self) -> None:
+    def _let_go(self, module: Module) -> None:
         """Let go of trees if there are too many: first of those that hardly anybody will ask for."""
         forget()
+        if not self.importers.left(module):
+            self.facts.forget_analyses(module)
         held = [m for m in self.project.modules.values() if m.parsed]
-        size = sum(len(m.source.text) for m in held)
+        size = sum(map(self._size, held))
         if size <= HELD:
             return
         pinned = {place.module for place in self.facts.__dict__.get("places", ())}
@@ -180,8 +184,12 @@ class Survey:
             if size <= HELD * 2 // 3:
                 return
             if other not in pinned:
+                size -= self._size(other)
                 self.facts.forget(other)
-                size -= len(other.source.text)
+
+    def _size(self, module: Module) -> int:
+        """What a module takes up, in characters of source."""
+        return len(module.source.text) + _ANALYSIS * len(self.facts.kept(module).analyses)
 
 
 class _Asked:

@@ -361,14 +361,14 @@ def test_version(cli: Cli) -> None:
 
 
 def test_a_failure_of_gbfix_itself_is_a_sentence(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gbfix.engine
+    import gbfix.batch
 
     def run(*args: object, **kwargs: object) -> None:
         raise ZeroDivisionError("oh")
 
     cli.write("m.py", BROKEN)
     monkeypatch.delenv("GBFIX_TRACEBACK", raising=False)
-    monkeypatch.setattr(gbfix.engine, "run", run)
+    monkeypatch.setattr(gbfix.batch, "check", run)
     one_sentence(cli("check"), "internal error", "ZeroDivisionError")
 
 

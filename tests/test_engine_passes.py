@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gbfix import engine
+from gbfix import engine, looking
 from gbfix.analysis.sites import BreakSite
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
@@ -22,7 +22,7 @@ def _restless(site: BreakSite, context: Context) -> Fix:
 def test_a_fix_that_never_rests_leaves_its_file_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     code = "GBF201"
     broken = Transform("restless", (code,), "never rests", "", _restless, rank=0)
-    monkeypatch.setattr(engine, "treating", lambda code: (broken,))
+    monkeypatch.setattr(looking, "treating", lambda code: (broken,))
     files = [SourceFile.decode(Path(n), PRINTING.encode()) for n in ("a.py",)]
     result = engine.run(files, Settings())
     assert [e.path.name for e in result.errors] == ["a.py"]

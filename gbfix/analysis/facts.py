@@ -104,6 +104,10 @@ class Facts:
         """What was found out, by module."""
         return self._kept.items()
 
+    def forget_analyses(self, module: Module) -> None:
+        """Let go of what was found out about a module, and not of its tree."""
+        self._kept.pop(module, None)
+
     def forget(self, module: Module) -> None:
         """Let go of a module's tree and of all that was found out about it; it can be asked anew."""
         self._kept.pop(module, None)

@@ -34,6 +34,8 @@ def fed_to_layers(info: FunctionInfo, facts: Facts) -> frozenset[str]:
         if a.annotation is None
     }
     found: set[str] = set()
+    if not names:
+        return frozenset()
     loops = _loop_names(info.node)
     for node in walk(info.node):
         if (

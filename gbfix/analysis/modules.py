@@ -167,6 +167,7 @@ class Module:
                 info.owner.__dict__.pop("methods", None)
         for name in ("bindings", "parents", "function_of", "_uses"):
             self.__dict__.pop(name, None)
+        self.source.__dict__.pop("line_starts", None)
 
     @cached_property
     def called_attributes(self) -> frozenset[str]:
