@@ -29,6 +29,7 @@ import ast
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
+from gbfix.analysis.untraced import has_backward_hook
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.guarding import guarded_runs
@@ -45,6 +46,12 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where it is more than a statement.
     """
     call = site.node
+    if isinstance(call, ast.Call) and has_backward_hook(call, context.analysis, context.facts):
+        raise Refused(
+            "layer-hook",
+            f"`{ast.unparse(call.func)}` has a hook of the backward pass, which Dynamo does not trace; "
+            "without side effects it can be a hook of the tensor: `h.register_hook`",
+        )
     if not (
         isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)

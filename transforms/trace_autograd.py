@@ -37,6 +37,7 @@ import ast
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.dynamo_settings import TRACE_AUTOGRAD
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.untraced import has_backward_hook
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform, setting_fix
 from gbfix.python_diagnoses import AUTOGRAD_CALL
@@ -51,6 +52,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     call = site.node
     if not isinstance(call, ast.Call) or ast.unparse(call.func).endswith("retain_grad"):
         raise NotApplicable("no-gradient", "no gradient is computed here")
+    if has_backward_hook(call, context.analysis, context.facts):
+        raise NotApplicable("layer-hook", "no gradient is computed here")
     reason = "autograd becomes part of the graph"
     return setting_fix("trace_autograd", TRACE_AUTOGRAD, Safety.REVIEW, reason, context)
 

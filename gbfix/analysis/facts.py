@@ -417,6 +417,17 @@ def _is_parameter(value: ast.expr | None) -> bool:
     return isinstance(value, ast.Call) and _last(value.func) == "Parameter"
 
 
+def _unpacked(
+    target: ast.Tuple | ast.List, value: ast.expr
+) -> Iterator[tuple[ast.expr, ast.expr | None]]:
+    """The parts of a target with what each is given, where the values stand side by side as well."""
+    values: list[ast.expr | None] = [None] * len(target.elts)
+    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
+        if not any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts)):
+            values = list(value.elts)
+    return zip(target.elts, values, strict=True)
+
+
 def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]:
     if not method.node.args.args:
         return
@@ -436,9 +447,9 @@ def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]
                 if (name := attribute(target)) is not None:
                     yield name, AttributeWrite(method, node, node.value)
                 elif isinstance(target, (ast.Tuple, ast.List)):
-                    for element in target.elts:
+                    for element, value in _unpacked(target, node.value):
                         if (name := attribute(element)) is not None:
-                            yield name, AttributeWrite(method, node, None)
+                            yield name, AttributeWrite(method, node, value)
         elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
             if (name := attribute(node.target)) is not None:
                 yield name, AttributeWrite(method, node, node.value)

@@ -105,6 +105,9 @@ _NAMES: tuple[tuple[Diagnosis, str], ...] = (
 )
 UNTRACED: Mapping[str, Diagnosis] = dict(_table())
 RECURRENT = frozenset({"torch.nn.RNN", "torch.nn.GRU", "torch.nn.LSTM"})
+_BACKWARD_HOOKS = frozenset(
+    {"register_full_backward_hook", "register_full_backward_pre_hook", "register_backward_hook"}
+)
 LOSS_CHECKS = frozenset({"torch.nn.utils.clip_grad_norm_"})
 # Tensor methods whose answer Dynamo cannot give (`data_ptr` alone is traced, arithmetic on it is not).
 _STORAGE_METHODS = frozenset({"is_inference", "is_pinned", "is_shared", "storage_offset"})
@@ -155,7 +158,10 @@ def find_untraced(analysis: Analysis, facts: Facts) -> Iterator[Untraced]:
                         diagnosis, call, statement, f"`{text}` is left to Python by its mark"
                     )
                     continue
-                yield Untraced(diagnosis, call, statement, f"`{text}` cannot be part of a graph")
+                what = "cannot be part of a graph"
+                if diagnosis is AUTOGRAD_CALL and has_backward_hook(call, analysis, facts):
+                    what = "has a hook of the backward pass"
+                yield Untraced(diagnosis, call, statement, f"`{text}` {what}")
 
 
 def _may_hold(analysis: Analysis, facts: Facts) -> bool:
@@ -238,6 +244,8 @@ def untraced(node: ast.Call, analysis: Analysis, facts: Facts) -> Diagnosis | No
     if disabled_function(node, analysis, facts) is not None:
         return DISABLED_FUNCTION
     function = analysis.values.get(node.func)
+    if has_backward_hook(node, analysis, facts):
+        return AUTOGRAD_CALL
     if function is not None and function.kinds == Kind.MODULE:
         return RECURRENT_LAYER if function.reference in RECURRENT else None
     if isinstance(node.func, ast.Attribute):
@@ -260,6 +268,25 @@ def disabled_function(node: ast.AST, analysis: Analysis, facts: Facts) -> Functi
         return None
     marks = {decorator_name(d, info.module) for d in info.node.decorator_list}
     return info if marks & MARKS else None
+
+
+def has_backward_hook(node: ast.Call, analysis: Analysis, facts: Facts) -> bool:
+    """Whether a call runs a layer to which its own class gives a hook of the backward pass."""
+    layer, owner = node.func, analysis.info.owner
+    own = isinstance(layer, ast.Attribute) and getattr(layer.value, "id", "") == "self"
+    if owner is None or not own or "_backward_" not in owner.module.source.text:
+        return False
+    hooked = {
+        call.func.value.attr
+        for cls in facts.project.mro(owner)
+        for call in walk(cls.node)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in _BACKWARD_HOOKS
+        and isinstance(call.func.value, ast.Attribute)
+        and getattr(call.func.value.value, "id", "") == "self"
+    }
+    return isinstance(layer, ast.Attribute) and layer.attr in hooked
 
 
 def _checks_finite(node: ast.Call) -> bool:
