@@ -37,6 +37,7 @@ SAMPLES: dict[str, tuple[str, Callable[[], tuple[Any, ...]]]] = {
     "block_gradient": ("_step_y_op", lambda: (X.clone().requires_grad_(), 0.5)),
     "block_in_place": ("_step_update_op", lambda: (torch.arange(4.0), torch.zeros(3))),
     "like_dtype": ("_suppressed_op", lambda: (X, X.sum(1), 0.5)),
+    "disabled": ("_kept_boxes_op", lambda: (X, X.sum(1))),
     "two_results": ("_split_peaks_op", lambda: (X.clone(),)),
 }
 

@@ -93,6 +93,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import Project, parse_module
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
+from gbfix.analysis.untraced import disabled_function
 from gbfix.codegen.imports import torch_name
 from gbfix.codegen.operators import Operator, written
 from gbfix.codegen.view import View
@@ -100,9 +101,11 @@ from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.extraction import Extracted, extracted, runs
+from gbfix.lowering.marks import without_mark
 from gbfix.lowering.operator_results import Results, results
 from gbfix.lowering.operator_schema import TENSOR, parameter_types
 from gbfix.lowering.operator_values import UNKNOWN_DTYPE, Holds, Known, joined
+from gbfix.python_diagnoses import DISABLED_FUNCTION
 from gbfix.source.text import Edit
 
 _REASON = "the function is one node of the graph, which is neither fused nor compiled inside"
@@ -119,6 +122,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     Raises:
         Refused: where types or results cannot be told, or more is done than to compute.
     """
+    if site.diagnosis is DISABLED_FUNCTION:
+        return _of_disabled(site, context)
     try:
         return _of_function(context)
     except Refused as refused:
@@ -126,6 +131,29 @@ def propose(site: BreakSite, context: Context) -> Fix:
         if made is None:
             raise refused from None
         return made
+
+
+def _of_disabled(site: BreakSite, context: Context) -> Fix:
+    """Make an operator of a function that is called although it is not traced.
+
+    Raises:
+        Refused: where it cannot be one whatever it is given; what else it would do if it were traced
+            is not known.
+    """
+    info = disabled_function(site.node, context.analysis, context.facts)
+    if info is None or info.module.source.path != context.info.module.source.path:
+        raise Refused("not-a-helper", "the function is not one of this file")
+    mark = without_mark(info, context)
+    inner = _context_of(Extracted(info.node.name, (mark,)), context)
+    if inner is None:
+        raise Refused("not-a-helper", "the function cannot be followed")
+    fix = _of_function(inner)
+    torch, _ = torch_name(info.module, context.analysis, site.statement)
+    if not any(f"if {torch}.compiler.is_compiling():\n" in edit.text for edit in fix.edits):
+        raise Refused("not-always", "an operator would not do for all that it may be given")
+    text = inner.view.source.apply(fix.edits)
+    edits = (_difference(context.view.source.text, text),)
+    return replace(fix, edits=edits, imports_torch=fix.imports_torch)
 
 
 def _of_block(site: BreakSite, context: Context) -> Fix | None:

@@ -32,15 +32,14 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.decorators import MARKS, decorator_name
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.sites import BreakSite, break_sites
 from gbfix.analysis.untraced import disabled_function
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.marks import without_mark
 from gbfix.python_diagnoses import DISABLED_FUNCTION
-from gbfix.source.text import Edit
 
 _REASON = (
     "nothing in the function breaks the graph; the mark may have a reason that is not in the code"
@@ -61,7 +60,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if info.module.source.path != context.info.module.source.path:
         raise Refused("other-file", f"`{name}` is defined in {info.module.source.path.name}")
     _check_traceable(info, context)
-    return Fix("enable", Safety.UNSAFE, _REASON, (_without_mark(info, context),), by_running=True)
+    return Fix("enable", Safety.UNSAFE, _REASON, (without_mark(info, context),), by_running=True)
 
 
 def _check_traceable(info: FunctionInfo, context: Context) -> None:
@@ -78,21 +77,6 @@ def _check_traceable(info: FunctionInfo, context: Context) -> None:
         raise Refused("breaks-inside", f"what `{found.unknown[0]}` does in `{name}` is not known")
     if found.scalar or found.dynamic:
         raise Refused("breaks-inside", f"`{name}` reads data or makes shapes of it")
-
-
-def _without_mark(info: FunctionInfo, context: Context) -> Edit:
-    """An edit that deletes the line of the decorator."""
-    view = context.view
-    marks = [d for d in info.node.decorator_list if decorator_name(d, info.module) in MARKS]
-    if len(marks) != 1:
-        raise Refused(
-            "other-mark", f"`{info.node.name}` is disabled together with what is around it"
-        )
-    start = view.line_start(view.start(marks[0]))
-    end = view.next_line(view.end(marks[0]))
-    if view.has_comment(start, end):
-        raise Refused("reason-given", "a comment beside the mark says why it is there")
-    return Edit(start, end, "")
 
 
 TRANSFORM = Transform(
