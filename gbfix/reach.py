@@ -7,7 +7,7 @@ be looked at again. Knows names and paths, neither trees nor findings.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,14 +27,18 @@ class Task:
 class Reach:
     """What is known of the region of a project."""
 
-    def __init__(self, modules: Sequence[Module], plan: Plan) -> None:
+    def __init__(
+        self, modules: Sequence[Module], plan: Plan, above: Callable[[str], frozenset[str]]
+    ) -> None:
         self.plan = plan
         self.notes: dict[Path, Notes] = {}
         self._paths = {module.name: module.source.path for module in modules}
         self._entered: dict[Path, set[str]] = {}
         self._given: dict[Path, frozenset[str]] = {}
         self._self_calls: set[tuple[str, str]] = set()
-        self._below: dict[str, list[tuple[Path, ClassNotes]]] = {}
+        self._find_above = above
+        self._above: dict[str, frozenset[str]] = {}
+        self._with: dict[str, list[tuple[Path, ClassNotes]]] = {}
         self._again: set[Path] = set()
 
     @property
@@ -67,24 +71,33 @@ class Reach:
         new = notes.self_calls - self._self_calls
         self._self_calls |= new
         for owner, method in new:
-            self._override(method, self._below.get(owner, ()))
+            for where, cls in self._with.get(method, ()):
+                self._override(owner, method, where, cls)
         if first:
             # What was called while this file was looked at elsewhere.
-            mine = [(path, cls) for cls in notes.classes]
-            for _, cls in mine:
-                for above in cls.above:
-                    self._below.setdefault(above, []).append((path, cls))
+            called: dict[str, list[str]] = {}
             for owner, method in self._self_calls:
-                self._override(method, [(p, c) for p, c in mine if owner in c.above])
+                called.setdefault(method, []).append(owner)
+            for cls in notes.classes:
+                for method in cls.methods:
+                    self._with.setdefault(method, []).append((path, cls))
+                    for owner in called.get(method, ()):
+                        self._override(owner, method, path, cls)
 
     def replace(self, path: Path, notes: Notes) -> None:
         """Take up a look that only differs in what it says of sites."""
         self.notes[path] = notes
 
-    def _override(self, method: str, classes: Iterable[tuple[Path, ClassNotes]]) -> None:
-        for path, cls in classes:
-            if method in cls.methods:
-                self._enter(path, f"{cls.name}.{method}")
+    def _override(self, owner: str, method: str, path: Path, cls: ClassNotes) -> None:
+        """Enter a method where it overrides that of another class."""
+        name = f"{cls.name}.{method}"
+        if name in self._entered.get(path, ()) or cls.name == owner:
+            return
+        if cls.name not in self._above:
+            known = cls.above
+            self._above[cls.name] = self._find_above(cls.name) if known is None else known
+        if owner in self._above[cls.name]:
+            self._enter(path, name)
 
     def _enter(self, path: Path, name: str) -> None:
         entered = self._entered.setdefault(path, set())
