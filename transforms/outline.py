@@ -198,6 +198,11 @@ def _interface(statements: Sequence[ast.stmt], context: Context) -> tuple[list[s
     order = [*parameters, *before]
     given = [n for n in dict.fromkeys(order) if n in read and n in before and "." not in n]
     own = _names(context.info.node, ast.Store) | set(parameters)
+    for name in given:
+        if name in own and before[name].unbound:
+            raise Refused(
+                "unbound-before", f"`{name}` may have no value yet, and would be handed over"
+            )
     return [n for n in given if n in own], results
 
 

@@ -145,14 +145,22 @@ class _Extraction:
                     raise Refused("not-extracted", f"`{attribute.attr}` is a variable as well")
                 found[attribute.attr] = (self._kind(attribute), ast.unparse(attribute))
                 continue
+            self._check_bound(node.id)
             found[node.id] = (self._kind(node), node.id)
         # What is changed step by step (`y += 1`) is read as well.
         for statement in self.nodes:
             if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
                 target = statement.target
                 if target.id not in found and not self._made_here(target, stored):
+                    self._check_bound(target.id)
                     found[target.id] = (self._kind(target), target.id)
         return dict(sorted(found.items(), key=lambda item: item[1][0] != "Tensor"))
+
+    def _check_bound(self, name: str) -> None:
+        """A variable is read where it is handed over, also where the statements would not read it."""
+        value = self.context.analysis.before[self.run[0]].get(name)
+        if value is None or value.unbound:
+            raise Refused("may-be-unbound", f"`{name}` may have no value before the statements")
 
     def _kind(self, node: ast.Name | ast.Attribute) -> str:
         kind = type_of(node, self.context)
