@@ -67,6 +67,9 @@ def decided(node: ast.expr, analysis: Analysis) -> ast.expr | None:
             value = analysis.values.get(leaf)
             if value is not None and value.tensor:
                 continue
+            # Whether a name is None is known of a symbol.
+            if isinstance(leaf, ast.Compare) and isinstance(leaf.ops[0], (ast.Is, ast.IsNot)):
+                continue
             if any(
                 _contains(part, node, names) for part in ([leaf] if not sized else _sizes(leaf))
             ):
