@@ -76,6 +76,11 @@ class _Fails:
         raise ValueError("no such thing")
 
 
+def test_print_stays_what_it_was(pool: RayPool) -> None:
+    assert pool.submit(_Sum(pool.share([1]), 1)).result(60) == 2
+    assert type(print) is type(len)
+
+
 def test_tasks_share_a_value(pool: RayPool) -> None:
     for one in (pool, LocalPool(2)):
         numbers = one.share([1, 2, 3])

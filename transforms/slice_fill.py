@@ -5,23 +5,23 @@ that dimension lies between the bounds.
 
 Before:
 
-    def forward(self, lengths: torch.Tensor):
-        mask = torch.zeros(2, 4, device=lengths.device)
-        for i in range(2):
-            mask[i, : lengths[i]] = 1.0
+    def forward(self, x: torch.Tensor):
+        n = x.abs().sum().long()
+        mask = torch.zeros(2, 8, device=x.device)
+        mask[0, :n] = 1.0
         return mask
 
 After:
 
-    def forward(self, lengths: torch.Tensor):
-        mask = torch.zeros(2, 4, device=lengths.device)
-        for i in range(2):
-            if torch.compiler.is_compiling():
-                part = mask[i]
-                places = torch.arange(part.shape[0], device=part.device)
-                part.masked_fill_(places < lengths[i], 1.0)
-            else:
-                mask[i, : lengths[i]] = 1.0
+    def forward(self, x: torch.Tensor):
+        n = x.abs().sum().long()
+        mask = torch.zeros(2, 8, device=x.device)
+        if torch.compiler.is_compiling():
+            part = mask[0]
+            places = torch.arange(part.shape[0], device=part.device)
+            part.masked_fill_(places < n, 1.0)
+        else:
+            mask[0, :n] = 1.0
         return mask
 
 A loop over `lengths.tolist()` then runs over the tensor. A slice that is given the same slice of

@@ -96,6 +96,8 @@ def _pass_on(found: Future[Result], result: Future[Result]) -> None:
 def _connect(ray: Any, address: str | None, jobs: int) -> None:
     # Ray would otherwise report its use to its makers, and say so on standard error.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # It would replace `print`, for progress bars that nothing here shows.
+    os.environ["RAY_TQDM_PATCH_PRINT"] = "0"
     size = {} if address or os.environ.get("RAY_ADDRESS") else {"num_cpus": jobs}
     try:
         ray.init(
