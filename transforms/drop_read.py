@@ -45,7 +45,7 @@ from gbfix.codegen.guards import compiling
 from gbfix.diagnoses import SCALAR_READ, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.choices import BranchChoice, branch_choice, choice_text, chosen, is_exact
+from gbfix.lowering.choices import BranchChoice, branch_choice, choice_text, chosen
 from gbfix.lowering.doubling import in_compiled_path, twice
 from gbfix.lowering.numbers import Course, Meeting, follow, follow_choice
 from gbfix.lowering.placement import compiled_block
@@ -104,9 +104,7 @@ def _number(site: BreakSite, context: Context) -> ast.expr:
 def _compiled_choice(node: ast.If, choice: BranchChoice, course: Course, context: Context) -> Edit:
     """The choice as a tensor, before the `if` that makes it as a number."""
     torch = context.torch(node)
-    text = choice_text(choice.number, torch, context)
-    if course.computed and is_exact(choice.number):
-        text = f"{text}.double()"
+    text = choice_text(choice.number, torch, context, double=course.computed)
     return compiled_block(node, f"{choice.name} = {text}", torch, (), context, join="el")
 
 
@@ -230,8 +228,8 @@ class _Writer:
         if isinstance(tensor, ast.Call) and (drawn := draw(tensor, self.context.analysis)):
             return self._drawn(tensor, plain=drawn == PLAIN)
         if isinstance(tensor, ast.IfExp):
-            text = choice_text(tensor, self.context.torch(self._statement(tensor)), self.context)
-            return f"{text}.double()" if self.course.computed and is_exact(tensor) else text
+            torch = self.context.torch(self._statement(tensor))
+            return choice_text(tensor, torch, self.context, double=self.course.computed)
         value = self.context.analysis.values[tensor]
         text = operand(self.view, tensor)
         if not (value.boolean or value.integer):

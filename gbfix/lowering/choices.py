@@ -76,8 +76,8 @@ def is_exact(node: ast.IfExp) -> bool:
     return all(isinstance(v, int) or (isinstance(v, float) and _fits_single(v)) for v in values)
 
 
-def choice_text(node: ast.IfExp, torch: str, context: Context) -> str:
-    """The number as a tensor without dimensions, in double precision unless it is exact in single.
+def choice_text(node: ast.IfExp, torch: str, context: Context, *, double: bool) -> str:
+    """The number as a tensor without dimensions, in double precision if asked or not exact in single.
 
     Raises:
         Refused: for a test that also asks what is known while tracing.
@@ -93,7 +93,8 @@ def choice_text(node: ast.IfExp, torch: str, context: Context) -> str:
     if not is_exact(node):
         # The other number takes the dtype of this one.
         yes = f"{torch}.tensor({yes}, dtype={torch}.float64)"
-    return f"{torch}.where({test}, {yes}, {no})"
+    text = f"{torch}.where({test}, {yes}, {no})"
+    return f"{text}.double()" if double and is_exact(node) else text
 
 
 def _is_number(node: ast.expr, analysis: Analysis) -> bool:

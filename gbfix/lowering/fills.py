@@ -7,6 +7,7 @@ number is followed to its slices is known in `windows`; nothing is known here of
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import NotApplicable, Refused
@@ -14,10 +15,8 @@ from gbfix.analysis.reads import Read, read_tensor
 from gbfix.analysis.trees import Parents, walk
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat, operand
-from gbfix.codegen.fitting import fitted
 from gbfix.codegen.guards import compiling
 from gbfix.fixes import Context
-from gbfix.lowering.placement import beside_all, width_for
 from gbfix.lowering.windows import Windows
 from gbfix.source.text import Edit
 
@@ -74,9 +73,7 @@ class Fills(Windows):
             super()._scalar(use)
 
     def _add(self, statement: ast.stmt, part: ast.Slice) -> None:
-        above = self.parents[part]
-        node = self.parents[above] if isinstance(above, ast.Tuple) else above
-        assert isinstance(node, ast.Subscript)
+        node = self._indexed(part)
         if (
             isinstance(statement, ast.Assign)
             and statement.value is node
@@ -101,24 +98,18 @@ class Fills(Windows):
         found.setdefault(node, part)
         self._bounds(part)
 
-    def edits(self) -> tuple[Edit, ...]:
-        """The compiled path of every statement, and of the names that hold a bound."""
-        made = self._starts()
+    def _starts(self) -> list[Edit]:
+        made = super()._starts()
         view = self.context.view
         for read, tensor in self.lists.items():
             text = flat(view, tensor)
             if not self.context.only_compiled:
                 text = f"{text} if {compiling(self.torch)} else {flat(view, read)}"
             made.append(Edit(view.start(read), view.end(read), text))
-        for statements in self._runs():
-            lines: list[str] = []
-            for statement in statements:
-                assert isinstance(statement, ast.Assign)
-                lines += self._written(statement)
-            width = width_for(self.context, statements[0])
-            body = "\n".join(fitted(line, width, self.context.unit) for line in lines)
-            made += beside_all(statements, body, self.torch, [], self.context)
-        return tuple(made)
+        return made
+
+    def _rewritten(self, statements: Sequence[ast.stmt]) -> list[str]:
+        return [line for s in statements if isinstance(s, ast.Assign) for line in self._written(s)]
 
     def _copied(self, statement: ast.Assign) -> ast.expr | None:
         """The tensor of which a statement copies a slice."""
@@ -162,8 +153,7 @@ class Fills(Windows):
             texts.pop()
         rows = f"[{', '.join(texts)}]"
         made = self._spread(f"{self.torch}.arange({size}, device={base}.device)", part, cut)
-        test = " & ".join(f"({t})" for t in self._tests(places, cut.part))
-        test = test[1:-1] if test.count("(") == 1 else test
+        test = _all_of(self._tests(places, cut.part))
         return [
             f"{size} = min({base}.shape[{dimension}], {given}.shape[{dimension}])",
             f"{part} = {base}{rows}",
@@ -208,8 +198,7 @@ class Fills(Windows):
                 places[made] = names.take("places")
                 lines.append(f"{places[made]} = {made}")
             tests += self._tests(places[made], cut.part)
-        test = " & ".join(f"({t})" for t in tests) if len(tests) > 1 else tests[0]
-        return [*lines, f"{base}.masked_fill_({test}, {flat(view, statement.value)})"]
+        return [*lines, f"{base}.masked_fill_({_all_of(tests)}, {flat(view, statement.value)})"]
 
     def _tests(self, places: str, part: ast.Slice) -> list[str]:
         tests = []
@@ -254,6 +243,10 @@ class Fills(Windows):
             return cut.before
         assert cut.behind is not None
         return -1 - cut.behind
+
+
+def _all_of(tests: list[str]) -> str:
+    return " & ".join(f"({t})" for t in tests) if len(tests) > 1 else tests[0]
 
 
 def _loop_target(read: ast.expr, parents: Parents) -> ast.expr | None:

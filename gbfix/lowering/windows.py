@@ -7,6 +7,7 @@ those slices anew. Which slices have a known length is in `analysis.windows`.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import NotApplicable, Refused
@@ -106,9 +107,7 @@ class Windows:
             self._use(use)
 
     def _slice(self, part: ast.Slice) -> None:
-        above = self.parents[part]
-        node = self.parents[above] if isinstance(above, ast.Tuple) else above
-        assert isinstance(node, ast.Subscript)
+        node = self._indexed(part)
         statement: ast.AST = node
         while not isinstance(statement, ast.stmt):
             if isinstance(statement, (ast.Lambda, ast.IfExp, ast.BoolOp, ast.comprehension)):
@@ -120,14 +119,19 @@ class Windows:
             if isinstance(other, ast.Slice) and self._from_data(other):
                 self._add(statement, other)
 
+    def _indexed(self, part: ast.Slice) -> ast.Subscript:
+        """What a slice is the index of, or a part of it."""
+        above = self.parents[part]
+        node = self.parents[above] if isinstance(above, ast.Tuple) else above
+        assert isinstance(node, ast.Subscript)
+        return node
+
     def _from_data(self, part: ast.Slice) -> bool:
         values = [self.analysis.values.get(b) for b in (part.lower, part.upper) if b is not None]
         return any(v is not None and v.kinds & (Kind.TENSOR | Kind.SCALAR) for v in values)
 
     def _add(self, statement: ast.stmt, part: ast.Slice) -> None:
-        above = self.parents[part]
-        node = self.parents[above] if isinstance(above, ast.Tuple) else above
-        assert isinstance(node, ast.Subscript)
+        node = self._indexed(part)
         found = self.slices.setdefault(statement, {})
         if node in found:
             if found[node] is not part:
@@ -236,14 +240,19 @@ class Windows:
         """
         made = self._starts()
         for statements in self._runs():
-            lines: list[str] = []
-            named: dict[str, str] = {}
-            for statement in statements:
-                lines += self._lines(statement, self.slices[statement], named)
             width = width_for(self.context, statements[0])
+            lines = self._rewritten(statements)
             body = "\n".join(fitted(line, width, self.context.unit) for line in lines)
             made += beside_all(statements, body, self.torch, [], self.context)
         return tuple(made)
+
+    def _rewritten(self, statements: Sequence[ast.stmt]) -> list[str]:
+        """The lines of the compiled path of statements that follow one another."""
+        lines: list[str] = []
+        named: dict[str, str] = {}
+        for statement in statements:
+            lines += self._lines(statement, self.slices[statement], named)
+        return lines
 
     def _starts(self) -> list[Edit]:
         """The names that hold what was read, as tensors."""
