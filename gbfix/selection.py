@@ -3,7 +3,8 @@
 A selector is a code (`GBF101`), a prefix of codes (`GBF1`), the name of a diagnosis
 (`tensor-branch`) or the name of a transform (`cond`). Selecting a transform selects the diagnoses
 that it treats and leaves the other transforms out; ignoring one keeps the findings and does not use
-it. The module knows the catalogue only as names and codes.
+it. Names have hyphens; with underscores they mean the same. The module knows the catalogue only as
+names and codes.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ class Selection:
         return self.treatments is None or (code, transform) in self.treatments
 
 
+def canonical(name: str) -> str:
+    """A name as it is listed, however the user has spelled it."""
+    return name.strip().lower().replace("_", "-")
+
+
 def resolve(select: Collection[str], ignore: Collection[str], catalogue: Catalogue) -> Selection:
     """Resolve selectors against a catalogue; an empty `select` selects everything.
 
@@ -48,8 +54,8 @@ def resolve(select: Collection[str], ignore: Collection[str], catalogue: Catalog
     codes: set[str] = set() if select else set(catalogue.diagnoses)
     treatments: set[tuple[str, str]] = set() if select else set(everything)
     for selector in select:
-        if selector in catalogue.transforms:
-            chosen = {pair for pair in everything if pair[1] == selector}
+        if canonical(selector) in catalogue.transforms:
+            chosen = {pair for pair in everything if pair[1] == canonical(selector)}
             codes |= {code for code, _ in chosen}
         else:
             named = _codes(selector, catalogue)
@@ -57,8 +63,8 @@ def resolve(select: Collection[str], ignore: Collection[str], catalogue: Catalog
             codes |= named
         treatments |= chosen
     for selector in ignore:
-        if selector in catalogue.transforms:
-            treatments = {pair for pair in treatments if pair[1] != selector}
+        if canonical(selector) in catalogue.transforms:
+            treatments = {pair for pair in treatments if pair[1] != canonical(selector)}
         else:
             codes -= _codes(selector, catalogue)
     if not codes:
@@ -71,7 +77,7 @@ def _codes(selector: str, catalogue: Catalogue) -> set[str]:
     found = {
         code
         for code, name in catalogue.diagnoses.items()
-        if name == selector.lower() or (upper and code.startswith(upper))
+        if name == canonical(selector) or (upper and code.startswith(upper))
     }
     if not found:
         diagnoses = ", ".join(

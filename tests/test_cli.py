@@ -242,6 +242,19 @@ def test_select_and_ignore(cli: Cli) -> None:
     assert cli("check", "--select", "GBF101", "--select", "GBF201").code == 1
 
 
+def test_names_may_be_spelled_with_underscores(cli: Cli) -> None:
+    cli.write("b.py", BROKEN)
+    assert cli("check", "--select", "print_call").code == 1
+    assert cli("check", "--select", "empty_gate").code == 0
+    assert cli("check", "--select", "GBF", "--ignore", "print_call,masked_slice").code == 0
+    assert cli("apply", "--diff", "--fix-with", "custom_op").code == 1
+    assert b"Fix: masked-slice" in cli("explain", "masked_slice").out
+    assert b"print-call" in cli("explain", "print_call").out
+    cli.write("pyproject.toml", b'[tool.gbfix]\nselect = ["empty_gate"]\n')
+    assert cli("check").code == 0
+    assert "`no_such`" in cli("check", "--select", "no_such").err
+
+
 def test_configuration_and_its_override(cli: Cli) -> None:
     cli.write("b.py", BROKEN)
     cli.write("gen/b.py", BROKEN)

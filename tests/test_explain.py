@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gbfix.cli.main import main
+from gbfix.diagnoses import DIAGNOSES
 from gbfix.dynamo import registry
+from gbfix.registry import transforms
 
 
 def page(capsys: pytest.CaptureFixture[str], name: str) -> str:
@@ -33,6 +37,12 @@ def test_a_diagnosis_names_its_entries(capsys: pytest.CaptureFixture[str], name:
     assert text.startswith("GBF101 tensor-branch: control flow depends")
     assert "  GB0170  Data-dependent branching" in text
     assert "Fix: cond:" in text
+
+
+def test_all_names_are_spelled_in_one_way() -> None:
+    names = [transform.name for transform in transforms()]
+    names += [diagnosis.name for diagnosis in DIAGNOSES.values()]
+    assert [name for name in names if not re.fullmatch(r"[a-z]+(-[a-z]+)*", name)] == []
 
 
 def test_a_fix(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,7 +59,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         check_read(node, context.analysis)
     check_function(context.analysis)
     reason = "the size of the result becomes a symbol in the graph"
-    return setting_fix("capture_shapes", CAPTURE_SHAPES, Safety.REVIEW, reason, context)
+    return setting_fix("capture-shapes", CAPTURE_SHAPES, Safety.REVIEW, reason, context)
 
 
 def _normalized(node: ast.AST, context: Context) -> str | None:
@@ -81,7 +81,7 @@ def _normalized(node: ast.AST, context: Context) -> str | None:
 
 
 TRANSFORM = Transform(
-    name="capture_shapes",
+    name="capture-shapes",
     codes=(MASK_INDEX.code, NONZERO.code, UNIQUE.code, DATA_SIZE.code),
     summary="make the setting that captures operations whose shape depends on data",
     doc=__doc__ or "",

@@ -93,7 +93,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         reason = f"{_REASON}{_GRADIENTS}"
         if steps.kept:
             safety, reason = Safety.UNSAFE, stale_reason(steps.kept[0])
-    return Fix("conditional_update", safety, reason, (edit,), context.needs_torch)
+    return Fix("conditional-update", safety, reason, (edit,), context.needs_torch)
 
 
 def _updates(node: ast.AST, context: Context) -> bool:
@@ -139,7 +139,7 @@ def _fitted(lines: Sequence[str], width: int, unit: str) -> list[str]:
 
 
 TRANSFORM = Transform(
-    name="conditional_update",
+    name="conditional-update",
     codes=(TENSOR_BRANCH.code,),
     summary="store updates in place where a test on a tensor holds",
     doc=__doc__ or "",

@@ -25,7 +25,7 @@ Offered where every statement of the body writes to what the mask selects, takes
 `torch.where` or `masked_fill` with that mask, or multiplies it with a boolean mask that is then true
 everywhere. A name that is bound anew is a new tensor with the same values in the compiled path, also
 where eager would hand on the old one; so nothing may change it in place later, and the mask must
-have its shape. Where the body selects rows itself, `masked_update` treats it together with the test.
+have its shape. Where the body selects rows itself, `masked-update` treats it together with the test.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused("impure-arm", "the body does more than compute")
     torch = context.torch(node)
     edits = compiled_test(node, torch, parts.guards, context)
-    return Fix("empty_gate", safety, reason, edits, context.needs_torch)
+    return Fix("empty-gate", safety, reason, edits, context.needs_torch)
 
 
 def _asked(test: ast.expr, context: Context) -> ast.expr | None:
@@ -251,7 +251,7 @@ def _is_number(node: ast.expr) -> bool:
 
 
 TRANSFORM = Transform(
-    name="empty_gate",
+    name="empty-gate",
     codes=(TENSOR_BRANCH.code,),
     summary="drop a branch that only spares work when a mask selects nothing",
     doc=__doc__ or "",

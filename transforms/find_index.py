@@ -81,7 +81,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         for earlier, changes in found.texts.items():
             selection.texts.setdefault(earlier, {}).update(changes)
         edits = selection.edits(leads)
-    return Fix("find_index", Safety.REVIEW, _REASON, edits, context.needs_torch)
+    return Fix("find-index", Safety.REVIEW, _REASON, edits, context.needs_torch)
 
 
 def _operation(site: BreakSite, context: Context) -> ast.expr:
@@ -163,7 +163,7 @@ def _statement(node: ast.AST, context: Context) -> ast.stmt:
 
 
 TRANSFORM = Transform(
-    name="find_index",
+    name="find-index",
     codes=(NONZERO.code, SCALAR_READ.code),
     summary="find the place of an element without counting what is found",
     doc=__doc__ or "",

@@ -58,7 +58,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     windows = Windows(context, context.torch(site.statement))
     windows.follow(read)
     return Fix(
-        "index_slice",
+        "index-slice",
         Safety.REVIEW,
         "where the slice reaches beyond an end of the dimension, eager code cuts it off; compiled code "
         "raises IndexError, or counts a negative place from the end",
@@ -68,7 +68,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
 
 
 TRANSFORM = Transform(
-    name="index_slice",
+    name="index-slice",
     codes=(TENSOR_POSITION.code, SCALAR_READ.code),
     summary="index the elements of a slice that starts where a tensor says",
     doc=__doc__ or "",

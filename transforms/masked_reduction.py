@@ -51,7 +51,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     elif region.found.reordered:
         reason = "the same up to rounding: the sum is formed in another order"
     return Fix(
-        "masked_reduction",
+        "masked-reduction",
         safety,
         reason,
         region_edits(region, torch, context),
@@ -60,7 +60,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
 
 
 TRANSFORM = Transform(
-    name="masked_reduction",
+    name="masked-reduction",
     codes=(MASK_INDEX.code, NONZERO.code),
     summary="reduce rows that a mask selects without selecting them",
     doc=__doc__ or "",

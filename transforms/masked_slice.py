@@ -118,7 +118,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     body = "\n".join(fitted(line, width, context.unit) for line in lines)
     edits: tuple[Edit, ...] = beside_all([statement], body, torch, tests, context)
     reason = "every element is computed, and the selected ones are written"
-    return Fix("masked_slice", Safety.SAFE, reason, edits, context.needs_torch)
+    return Fix("masked-slice", Safety.SAFE, reason, edits, context.needs_torch)
 
 
 def _target(statement: ast.stmt) -> ast.Subscript | None:
@@ -216,7 +216,7 @@ def _text(node: ast.expr, texts: dict[ast.expr, str], context: Context) -> str:
 
 
 TRANSFORM = Transform(
-    name="masked_slice",
+    name="masked-slice",
     codes=(MASK_INDEX.code,),
     summary="write what a mask of a later dimension selects with `torch.where`",
     doc=__doc__ or "",

@@ -81,7 +81,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if region.found.asserted:
         safety, reason = Safety.REVIEW, "of nothing, compiled code raises RuntimeError in the graph"
     return Fix(
-        "masked_update", safety, reason, region_edits(region, torch, context), context.needs_torch
+        "masked-update", safety, reason, region_edits(region, torch, context), context.needs_torch
     )
 
 
@@ -98,7 +98,7 @@ def _spares_selection(site: BreakSite, context: Context) -> bool:
 
 
 TRANSFORM = Transform(
-    name="masked_update",
+    name="masked-update",
     codes=(MASK_INDEX.code, NONZERO.code, TENSOR_BRANCH.code),
     summary="write rows that a mask selects with `torch.where`",
     doc=__doc__ or "",

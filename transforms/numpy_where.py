@@ -127,7 +127,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     reason = "where the shape and dtype stay, which tracing asks, both values are computed"
     edit = Edit(start, start, f"{text}\n{margin}el")
     needed = context.needs_torch
-    return Fix("numpy_where", Safety.REVIEW, reason, (edit,), needed, asking=True)
+    return Fix("numpy-where", Safety.REVIEW, reason, (edit,), needed, asking=True)
 
 
 def _numpy(context: Context) -> str | None:
@@ -229,7 +229,7 @@ def _reduced(node: ast.expr) -> bool:
 
 
 TRANSFORM = Transform(
-    name="numpy_where",
+    name="numpy-where",
     codes=(TENSOR_BRANCH.code,),
     summary="select between two numpy arrays",
     doc=__doc__ or "",

@@ -78,7 +78,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     ordered = [v for v in test.values if v not in data] + data
     text = word.join(_operand(v, test, context) for v in ordered)
     reason = "the operands are the same, and the tensor is asked last"
-    return Fix("static_first", Safety.SAFE, reason, (Edit(start, end, text),))
+    return Fix("static-first", Safety.SAFE, reason, (Edit(start, end, text),))
 
 
 def _is_stored(operand: ast.expr, context: Context) -> bool:
@@ -97,7 +97,7 @@ def _operand(node: ast.expr, test: ast.BoolOp, context: Context) -> str:
 
 
 TRANSFORM = Transform(
-    name="static_first",
+    name="static-first",
     codes=(TENSOR_BRANCH.code, LOOP_EXIT.code, TENSOR_RAISE.code, TENSOR_ASSERT.code),
     summary="ask what is known while tracing before a tensor",
     doc=__doc__ or "",

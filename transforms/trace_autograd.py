@@ -55,11 +55,11 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if has_backward_hook(call, context.analysis, context.facts):
         raise NotApplicable("layer-hook", "no gradient is computed here")
     reason = "autograd becomes part of the graph"
-    return setting_fix("trace_autograd", TRACE_AUTOGRAD, Safety.REVIEW, reason, context)
+    return setting_fix("trace-autograd", TRACE_AUTOGRAD, Safety.REVIEW, reason, context)
 
 
 TRANSFORM = Transform(
-    name="trace_autograd",
+    name="trace-autograd",
     codes=(AUTOGRAD_CALL.code,),
     summary="make the setting that traces backward",
     doc=__doc__ or "",

@@ -125,7 +125,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         edits.insert(0, Edit(at, at, f"{text}\n\n"))
     elif not _is_ours(info.module):
         raise Refused("name-taken", f"`{_NAME}` is something else in this module")
-    return Fix("write_out", Safety.REVIEW, _REASON, tuple(edits), context.needs_torch or missing)
+    return Fix("write-out", Safety.REVIEW, _REASON, tuple(edits), context.needs_torch or missing)
 
 
 def _is_ours(module: Module) -> bool:
@@ -155,7 +155,7 @@ def _parsed() -> ast.FunctionDef:
 
 
 TRANSFORM = Transform(
-    name="write_out",
+    name="write-out",
     codes=(LIBRARY_CHECK.code,),
     summary="write out a loss of torch with its check inside the graph",
     doc=__doc__ or "",

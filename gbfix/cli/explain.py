@@ -49,19 +49,20 @@ def _explained(name: str) -> Iterator[Line]:
     from gbfix.diagnoses import DIAGNOSES
     from gbfix.dynamo.registry import identifier
     from gbfix.registry import transforms
+    from gbfix.selection import canonical
 
     for diagnosis in DIAGNOSES.values():
-        if name.upper() == diagnosis.code or name.lower() == diagnosis.name:
+        if name.upper() == diagnosis.code or canonical(name) == diagnosis.name:
             return _diagnosis_page(diagnosis, transforms())
     for transform in transforms():
-        if name.lower() == transform.name:
+        if canonical(name) == transform.name:
             return _transform(transform)
     entry = identifier(name)
     if entry is not None:
         return _entry_page(entry, list(DIAGNOSES.values()), transforms())
     names = [*DIAGNOSES, *(diagnosis.name for diagnosis in DIAGNOSES.values())]
     names += [transform.name for transform in transforms()]
-    spelled = name.upper().replace("O", "0") if name.upper().startswith("GB") else name.lower()
+    spelled = name.upper().replace("O", "0") if name.upper().startswith("GB") else canonical(name)
     close = difflib.get_close_matches(spelled, names, 1, 0.5)
     if close:
         raise UserError(f"Nothing is called `{name}`; the nearest there is is `{close[0]}`.")

@@ -13,6 +13,7 @@ from pathlib import Path
 from gbfix.config import Config, load_config
 from gbfix.errors import UserError
 from gbfix.findings import Safety
+from gbfix.selection import canonical
 from gbfix.settings import Branch, CheckStyle, Region, Settings, SideEffects
 
 STDIN = Path("-")
@@ -114,12 +115,12 @@ def _fixes(values: Sequence[str] | None) -> tuple[str, ...] | None:
         from gbfix.registry import transforms
 
         names = [transform.name for transform in transforms()]
-        unknown = [name for name in wanted if name not in names]
+        unknown = [name for name in wanted if canonical(name) not in names]
         if unknown:
             raise UserError(
                 f"`--fix-with {unknown[0]}` names no fix; the fixes are {', '.join(sorted(names))}."
             )
-    return wanted
+    return wanted and tuple(canonical(name) for name in wanted)
 
 
 def _safety(safe_only: bool, unsafe: bool) -> Safety | None:
