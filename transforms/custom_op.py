@@ -102,8 +102,9 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.extraction import Extracted, extracted, runs
 from gbfix.lowering.marks import without_mark
-from gbfix.lowering.operator_results import Results, results
+from gbfix.lowering.operator_results import results
 from gbfix.lowering.operator_schema import TENSOR, parameter_types
+from gbfix.lowering.operator_scope import Results
 from gbfix.lowering.operator_values import UNKNOWN_DTYPE, Holds, Known, joined
 from gbfix.python_diagnoses import DISABLED_FUNCTION
 from gbfix.source.text import Edit

@@ -2,12 +2,13 @@
 
 A value has the shape, dtype and device of parameters, or a shape and dtype that are written down, or
 none that can be told; it may share memory with parameters, and carries the gradients of some. Data and
-the tables of known functions; `operator_results` computes with them.
+the tables of known functions; `operator_calls` computes with them.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -85,6 +86,35 @@ def of(*values: Known) -> tuple[frozenset[str] | None, frozenset[str]]:
     for value in values:
         grads = None if grads is None or value.grads is None else grads | value.grads
     return grads, frozenset[str]().union(*(v.bases for v in values))
+
+
+def arithmetic(parts: Sequence[Known]) -> Known:
+    """The result of a pointwise computation."""
+    grads, bases = of(*parts)
+    if all(p.holds is Holds.NUMBER for p in parts):
+        return NUMBER
+    made = [p for p in parts if p.holds is not Holds.NUMBER]
+    # A single element of the same dtype has no say in shape or dtype.
+    whole = [p for p in made if p.shape is None or p.shape != "()"]
+    made = [p for p in made if p in whole or not whole or p.dtype != whole[0].dtype]
+    if len({p.holds for p in made}) > 1 or not all(p.like and p.shape is None for p in made):
+        return Known(Holds.OTHER, grads=grads, bases=bases)
+    dtypes, places = {p.dtype for p in made}, {p.cpu for p in made}
+    if len(places) > 1:
+        return Known(Holds.OTHER, grads=grads, bases=bases)
+    like = tuple(dict.fromkeys(name for p in made for name in p.like))
+    dtype = dtypes.pop() if len(dtypes) == 1 else UNKNOWN_DTYPE
+    if dtype is not None and not dtype.startswith("float"):
+        dtype = UNKNOWN_DTYPE
+    return made[0].fresh(like=like, dtype=dtype, exact=False, grads=grads)
+
+
+def truth(parts: Sequence[Known]) -> Known:
+    """The result of a pointwise test."""
+    result = arithmetic(parts)
+    if not result.shaped:
+        return NUMBER if result.holds is Holds.NUMBER else replace(result, grads=frozenset())
+    return result.fresh(dtype="bool", grads=frozenset())
 
 
 # New tensors with the shape of their arguments, and their dtype if it is floating.
