@@ -88,7 +88,6 @@ from dataclasses import replace
 from itertools import islice
 
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.effects import effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import Project, parse_module
 from gbfix.analysis.sites import BreakSite
@@ -102,10 +101,15 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.extraction import Extracted, extracted, runs
 from gbfix.lowering.marks import without_mark
+from gbfix.lowering.operator_contract import (
+    check_effects,
+    conditions,
+    empty_like,
+    is_cut,
+    returned,
+)
 from gbfix.lowering.operator_results import results
 from gbfix.lowering.operator_schema import TENSOR, parameter_types
-from gbfix.lowering.operator_scope import Results
-from gbfix.lowering.operator_values import UNKNOWN_DTYPE, Holds, Known, joined
 from gbfix.python_diagnoses import DISABLED_FUNCTION
 from gbfix.source.text import Edit
 
@@ -114,7 +118,6 @@ _BLOCK_REASON = (
     "the statements are one node of the graph, which is neither fused nor compiled inside"
 )
 _MOST_RUNS = 24
-_OPTIONAL = f"{TENSOR} | None"
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -225,11 +228,11 @@ def _of_function(context: Context) -> Fix:
     if not tensors:
         raise Refused("no-tensor", "the function takes no tensor, which an operator needs")
     found = results(context, tensors, [n for n, kind in types.items() if "Tensor" not in kind])
-    _check_effects(context, found)
-    values, passed = _returned(found)
+    check_effects(context, found)
+    values, passed = returned(found)
     torch, missing = torch_name(context.info.module, context.analysis, node.body[0])
     context.needs_torch = context.needs_torch or missing
-    guards, differentiable = _conditions(types, values, found, torch)
+    guards, differentiable = conditions(types, values, found, torch)
     width, unit = context.settings.line_length, context.unit
     made = Operator(
         node.name,
@@ -237,15 +240,13 @@ def _of_function(context: Context) -> Fix:
         types,
         frozenset(a.arg for a in node.args.kwonlyargs),
         sorted(found.mutated),
-        [_empty(value, torch) for value in values],
+        [empty_like(value, torch) for value in values],
         differentiable,
         _names(context),
     )
     untracked = bool(values) and not found.mutated
     given = [
-        f"{n}.detach()"
-        if untracked and kind == TENSOR and _is_cut(n, differentiable, guards)
-        else n
+        f"{n}.detach()" if untracked and kind == TENSOR and is_cut(n, differentiable, guards) else n
         for n, kind in types.items()
     ]
     edits = (
@@ -257,11 +258,6 @@ def _of_function(context: Context) -> Fix:
         called = " and ".join(f"`{name}`" for name in dict.fromkeys(found.unknown))
         safety, reason = Safety.UNSAFE, f"{called} is taken to change nothing and to be repeatable"
     return Fix("custom-op", safety, reason, edits, context.needs_torch, by_running=True)
-
-
-def _is_cut(name: str, differentiable: Sequence[str], guards: Sequence[str]) -> bool:
-    """Whether an argument may require a gradient of which the result carries nothing."""
-    return name not in differentiable and f"not {name}.requires_grad" not in guards
 
 
 def _check_place(context: Context) -> None:
@@ -284,108 +280,6 @@ def _first_statement(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt |
     """The first statement below the docstring."""
     documented = ast.get_docstring(node, clean=False) is not None
     return next(iter(node.body[documented:]), None)
-
-
-def _check_effects(context: Context, found: Results) -> None:
-    seen = effects(context.info.node.body, context.analysis, context.facts)
-    own = {
-        n.id
-        for n in walk(context.info.node)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    } | set(context.facts.parameters(context.info))
-    for target, _ in seen.mutated:
-        root = target
-        while isinstance(root, (ast.Attribute, ast.Subscript)):
-            root = root.value
-        if isinstance(root, ast.Name) and root.id not in own:
-            raise Refused("keeps-state", f"`{root.id}` outlives the call")
-    if seen.attributes:
-        raise Refused("keeps-state", f"`{next(iter(seen.attributes))}` outlives the call")
-    if seen.output:
-        raise Refused("prints", "an operator whose result is not used would print nothing")
-    if seen.random:
-        raise Refused("draws-random", "an operator that changes nothing has to be repeatable")
-    if seen.stateful:
-        raise Refused("keeps-state", "a layer that is called changes its own state")
-
-
-def _returned(found: Results) -> tuple[list[Known], str | None]:
-    """What an operator returns, and the parameter that the function hands back beside it."""
-    if not found.returned:
-        raise Refused("no-result", "the function never returns")
-    counts = {len(values) for values in found.returned}
-    if len(counts) > 1:
-        raise Refused("results-differ", "it does not return as many values on each way out")
-    merged: list[Known] = []
-    for place in zip(*found.returned, strict=True):
-        value = place[0][0]
-        for other, _ in place[1:]:
-            value = joined(value, other)
-        merged.append(value)
-    if len(merged) == 1 and found.mutated and merged[0].bases:
-        # The tensor that was changed is handed back: `return x`.
-        names = {e.id if isinstance(e, ast.Name) else "" for ((_, e),) in found.returned}
-        if names == merged[0].bases and names <= found.mutated and merged[0].like == tuple(names):
-            if merged[0].dtype is None and not merged[0].cpu and merged[0].exact:
-                return [], names.pop()
-    if not merged and not found.mutated:
-        raise Refused("no-result", "the function returns nothing and changes no argument")
-    for value in merged:
-        if value.holds is not Holds.TENSOR or not value.shaped:
-            raise Refused("shape-unknown", "the shape of a result cannot be told from the text")
-        if value.bases:
-            shared = " or ".join(f"`{n}`" for n in sorted(value.bases))
-            raise Refused("returns-argument", f"a result may share memory with {shared}")
-        if value.dtype == UNKNOWN_DTYPE:
-            raise Refused("dtype-unknown", "the dtype of a result cannot be told from the text")
-    if len({value.ident for value in merged}) < len(merged):
-        raise Refused("returns-argument", "two results may be the same tensor")
-    return merged, None
-
-
-def _conditions(
-    types: dict[str, str], values: Sequence[Known], found: Results, torch: str
-) -> tuple[list[str], list[str]]:
-    """What has to hold for the operator to be right, and the tensors that get gradients."""
-    conditions: list[str] = []
-    for value in values:
-        if value.dtype is None and not value.exact:
-            conditions.append(f"{value.like[0]}.is_floating_point()")
-        for other in value.like[1:]:
-            if value.dtype is None:
-                conditions.append(f"{other}.dtype == {value.like[0]}.dtype")
-            conditions.append(f"{other}.device == {value.like[0]}.device")
-    if found.autocast and any(v.dtype is None for v in values):
-        conditions.append(f"not {torch}.is_autocast_enabled({values[0].like[0]}.device.type)")
-    carried = {value.grads for value in values}
-    one = next(iter(carried)) if len(carried) == 1 and len(values) == 1 else None
-    if not found.mutated and not found.untracked and (one or carried == {frozenset()}):
-        plain = one or frozenset()
-        if all(types[name] == TENSOR for name in plain) and not (
-            plain and any(kind == _OPTIONAL for kind in types.values())
-        ):
-            conditions += [f"{n}.is_floating_point()" for n in types if n in plain]
-            return list(dict.fromkeys(conditions)), [n for n in types if n in plain]
-    for name, kind in types.items():
-        if kind == TENSOR:
-            conditions.append(f"not {name}.requires_grad")
-        elif kind == _OPTIONAL:
-            conditions.append(f"({name} is None or not {name}.requires_grad)")
-    return list(dict.fromkeys(conditions)), []
-
-
-def _empty(value: Known, torch: str) -> str:
-    """An expression in the parameters that makes an empty tensor like a result."""
-    options = [f"dtype={torch}.{value.dtype}"] if value.dtype is not None else []
-    options += ['device="cpu"'] if value.cpu else []
-    first = value.like[0]
-    if value.shape is not None:
-        return f"{first}.new_empty({', '.join([value.shape, *options])})"
-    if len(value.like) > 1:
-        shapes = ", ".join(f"{name}.shape" for name in value.like)
-        return f"{first}.new_empty({', '.join([f'{torch}.broadcast_shapes({shapes})', *options])})"
-    options.append(f"memory_format={torch}.contiguous_format")
-    return f"{torch}.empty_like({', '.join([first, *options])})"
 
 
 def _names(context: Context) -> dict[str, str]:
