@@ -50,6 +50,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
         safety, reason = Safety.REVIEW, "compiled code does not warn about fewer than two elements"
     elif region.found.reordered:
         reason = "the same up to rounding: the sum is formed in another order"
+    if region.found.normed:
+        safety, reason = Safety.REVIEW, region.found.told_of_norms
     return Fix(
         "masked-reduction",
         safety,

@@ -26,9 +26,10 @@ After:
 Rows that are not selected are filled with a harmless value where the operation could fail on them or
 has an unbounded derivative: `where` alone would pass a NaN back to them. Where something else may
 share the storage of what is written, the result is copied into it instead. Layers such as `nn.Linear`
-and `nn.LayerNorm` are row-wise, and modules of the project are looked into; batch normalisation or a
-softmax over the selected rows is not, and is left alone. A layer that runs on every row costs more
-than one that runs on the selected rows.
+and `nn.LayerNorm` are row-wise, and modules of the project are looked into. Batch normalisation is not:
+its steps are written out beside the code, with statistics over the selected rows only. A softmax over
+the selected rows is left alone. A layer that runs on every row costs more than one that runs on the
+selected rows.
 
 Rows found with `torch.where(mask)` or `nonzero` are treated alike. In a mixture of experts, where
 `row, slot = torch.where(ids == e)` routes rows to an expert, every expert runs on every row and its
@@ -75,7 +76,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
     elif region.found.reordered:
         reason = "rows that are not selected add zero; the order of a sum may change"
     safety = Safety.SAFE
-    if region.found.gated and region.found.applied:
+    if region.found.normed:
+        safety, reason = Safety.REVIEW, region.found.told_of_norms
+    if region.found.gated and (region.found.applied or region.found.normed):
         safety = Safety.REVIEW
         reason += "; gradients of what nothing is routed to are zero instead of None"
     if region.found.asserted:

@@ -56,21 +56,17 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.project import Module
 from gbfix.analysis.sites import BreakSite
-from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.codegen.imports import torch_name
-from gbfix.codegen.names import used_names
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.toplevel import top_statement
+from gbfix.lowering.companions import companion
 from gbfix.python_diagnoses import LIBRARY_CHECK
 from gbfix.source.text import Edit
 
 _REASON = "a negative variance raises RuntimeError instead of ValueError when compiled"
 _NAME = "_gaussian_nll_loss"
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _TEXT = '''\
 def _gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """`gaussian_nll_loss`, whose check of `var` is a part of the graph when compiling."""
@@ -112,46 +108,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused("no-formula", f"`{ast.unparse(call.func)}` cannot be written out")
     info, view = context.info, context.view
     torch, missing = torch_name(info.module, context.analysis, site.statement)
-    top_statement(info.node, context)
-    anchor = next(s for s in info.module.tree.body if isinstance(s, _DEFINITIONS))
-    if not view.starts_line(anchor):
-        raise Refused("no-place-outside", "the first definition of the module shares its line")
-    edits = [Edit(view.start(call.func), view.end(call.func), _NAME)]
-    if _NAME not in info.module.bindings:
-        if _NAME in used_names(info.node):
-            raise Refused("name-taken", f"`{_NAME}` is another variable here")
-        text = _TEXT.replace("torch.", f"{torch}.").replace("    ", context.unit)
-        at = view.start(anchor)
-        edits.insert(0, Edit(at, at, f"{text}\n\n"))
-    elif not _is_ours(info.module):
-        raise Refused("name-taken", f"`{_NAME}` is something else in this module")
-    return Fix("write-out", Safety.REVIEW, _REASON, tuple(edits), context.needs_torch or missing)
-
-
-def _is_ours(module: Module) -> bool:
-    """Whether a name means, in all of a module, the function that is written here."""
-    bound = [n for n in walk(module.tree) if _binds(n)]
-    return (
-        len(bound) == 1
-        and isinstance(bound[0], ast.FunctionDef)
-        and (ast.get_docstring(bound[0]) == ast.get_docstring(_parsed()))
-    )
-
-
-def _binds(node: ast.AST) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id == _NAME and not isinstance(node.ctx, ast.Load)
-    if isinstance(node, ast.arg):
-        return node.arg == _NAME
-    if isinstance(node, ast.alias):
-        return (node.asname or node.name) == _NAME
-    return isinstance(node, _DEFINITIONS) and node.name == _NAME
-
-
-def _parsed() -> ast.FunctionDef:
-    function = ast.parse(_TEXT).body[0]
-    assert isinstance(function, ast.FunctionDef)
-    return function
+    called_as = Edit(view.start(call.func), view.end(call.func), _NAME)
+    edits = (*companion(_TEXT, torch, context), called_as)
+    return Fix("write-out", Safety.REVIEW, _REASON, edits, context.needs_torch or missing)
 
 
 TRANSFORM = Transform(

@@ -18,6 +18,8 @@ from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.fitting import fitted
 from gbfix.fixes import Context
+from gbfix.lowering.companions import companion
+from gbfix.lowering.dense import norms
 from gbfix.lowering.dense.block import DenseBlock, Found
 from gbfix.lowering.gates import (
     add_gate,
@@ -203,10 +205,20 @@ def _add_loop(made: DenseBlock, loop: ast.For) -> None:
 
 
 def region_edits(region: Region, torch: str, context: Context) -> tuple[Edit, ...]:
-    """The edits that put the compiled path beside the statements of a region."""
+    """The edits that put the compiled path beside the statements of a region.
+
+    Raises:
+        Refused: where a branch spares a normalisation that has to be written out.
+    """
     width = width_for(context, region.statements[0])
     lines = [_fitted(line, width, context.unit) for line in region.lines]
-    return beside_all(region.statements, "\n".join(lines), torch, region.tests, context)
+    helpers: tuple[Edit, ...] = ()
+    if region.found.normed:
+        if region.found.gated and region.found.counts_nothing:
+            raise Refused("gate-has-effect", "with nothing selected, no batch would be counted")
+        helpers = companion(norms.TEXT, torch, context)
+    beside = beside_all(region.statements, "\n".join(lines), torch, region.tests, context)
+    return (*helpers, *beside)
 
 
 def _fitted(line: str, width: int, unit: str) -> str:

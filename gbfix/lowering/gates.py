@@ -52,9 +52,11 @@ def add_gate(block: DenseBlock, node: ast.If) -> None:
         raise Refused("statement-kind", f"line {node.lineno} branches on something else")
     key = _key(block, asked)
     live = block.context.liveness.after[node]
+    block.gate = key
     for statement in node.body:
         check_nothing(block, statement, key, live)
         block.add(statement)
+    block.gate = None
     for name in [n for n in block.held if n not in live]:
         del block.held[name]
 

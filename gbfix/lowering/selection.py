@@ -147,6 +147,11 @@ class Masks:
         if test not in self.tests:
             self.tests.append(test)
 
+    def asked(self, selection: Selection) -> str | None:
+        """What has the dimensions of a mask and is there before the block; None if nothing is."""
+        own = {name for name, _ in self._named.values()}
+        return selection.root if selection.mask in own else selection.mask
+
     def changed(self, name: str) -> None:
         """A name was bound or changed: masks that were computed from it are computed anew."""
         self._named = {t: n for t, n in self._named.items() if name not in n[1]}

@@ -34,6 +34,8 @@ class Found:
         gated: a branch is left out that spared work if nothing was selected.
         routed: rows are routed to layers in pairs with slots.
         applied: layers or functions of the project run on every row.
+        normed: batch normalisations whose statistics are taken over what is selected.
+        counts_nothing: one of them counts a batch of which nothing is selected.
     """
 
     stores: int = 0
@@ -44,6 +46,14 @@ class Found:
     gated: bool = False
     routed: bool = False
     applied: list[str] = field(default_factory=list)
+    normed: list[str] = field(default_factory=list)
+    counts_nothing: bool = False
+
+    @property
+    def told_of_norms(self) -> str:
+        """What a reader has to know of the normalisations that are written out; empty for none."""
+        names = " and ".join(f"`{name}`" for name in dict.fromkeys(self.normed))
+        return f"the steps of {names} are written out, without hooks" if names else ""
 
 
 class DenseBlock:
@@ -63,6 +73,7 @@ class DenseBlock:
         self.known: set[str] = set()
         self.pair_distinct = False
         self.storing = False
+        self.gate: str | None = None
         self.statement: ast.stmt = context.info.node
 
     def selected_by(self, node: ast.Subscript) -> ast.expr | None:

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import operands, operation_name, shape_from_data
 from gbfix.lowering.dense.counts import at_least, counted_rows, number_found, size
-from gbfix.lowering.dense.forms import check_sides, compose_call, filled, need_trailing, plain_call
+from gbfix.lowering.dense.forms import (
+    check_sides,
+    compose_call,
+    filled,
+    need_evaluation,
+    need_trailing,
+    plain_call,
+)
 from gbfix.lowering.dense.indexing import rows_taken
+from gbfix.lowering.dense.norms import lower_norm
 from gbfix.lowering.reductions import REDUCTIONS, losses, reduced
 from gbfix.lowering.rowwise import Needs, NotRowwise, call_is_rowwise
 from gbfix.lowering.selection import Lowered
@@ -45,7 +53,7 @@ def lower_call(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:
             return counted
     if node in block.context.analysis.places and shape_from_data(node, block.context.analysis):
         raise Refused("shape-needed", f"the shape of `{ast.unparse(node)}` is used itself")
-    wrapped = unwrapped(block, node)
+    wrapped = unwrapped(block, node) or lower_norm(block, node)
     if wrapped is not None:
         return wrapped
     loss = losses(block, node, name)
@@ -165,15 +173,6 @@ def is_embedding(block: DenseBlock, node: ast.Call) -> bool:
     value = block.context.analysis.values.get(node.func)
     reference = value.reference if value is not None else None
     return (reference or "").rsplit(".", 1)[-1] in {"Embedding", "embedding"}
-
-
-def need_evaluation(block: DenseBlock) -> None:
-    owner = block.context.info.owner
-    if owner is None or not block.context.facts.project.is_module_class(owner.qualified):
-        raise Refused("random-rows", "a layer draws random numbers for the selected rows")
-    arguments = block.context.info.node.args.args
-    test = f"not {arguments[0].arg}.training"
-    block.masks.require(test)
 
 
 def masked_select(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:

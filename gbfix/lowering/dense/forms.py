@@ -103,14 +103,28 @@ def need_trailing(block: DenseBlock, value: Lowered) -> None:
     """Rows must have a dimension of their own; where it is not known it is asked in tracing."""
     assert value.rows is not None
     if value.extra is None:
-        test = f"{value.sample}.dim() > {value.rows.mask}.dim()"
-        if dotted(ast.parse(value.sample, mode="eval").body) is None or (
-            value.sample in block.bound
+        mask = block.masks.asked(value.rows)
+        test = f"{value.sample}.dim() > {mask}.dim()"
+        if (
+            mask is None
+            or mask in block.bound
+            or dotted(ast.parse(value.sample, mode="eval").body) is None
+            or (value.sample in block.bound)
         ):
             raise Refused("row-shape", "rows are not proven to have a dimension of their own")
         block.masks.require(test)
     elif value.extra < 1:
         raise Refused("row-shape", "selected elements have no dimension of their own")
+
+
+def need_evaluation(block: DenseBlock) -> None:
+    """A layer that draws random numbers in training may only run in evaluation."""
+    owner = block.context.info.owner
+    if owner is None or not block.context.facts.project.is_module_class(owner.qualified):
+        raise Refused("random-rows", "a layer draws random numbers for the selected rows")
+    arguments = block.context.info.node.args.args
+    test = f"not {arguments[0].arg}.training"
+    block.masks.require(test)
 
 
 def plain_call(
