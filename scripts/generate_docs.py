@@ -4,21 +4,20 @@
     python scripts/generate_docs.py --check    # exit 1 if anything would change
 
 Diagnoses come from `gbfix.diagnoses`, fixes from the docstrings of the transforms, and reason codes
-from every `Refused("code", "sentence")` in the source. In README.md the commands in `console`
-blocks are run on the example files of the README, and their output is put in place.
+from the refusals in the source. In README.md the commands in `console` blocks are run on the example
+files of the README, and their output is put in place.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import importlib
 import inspect
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +29,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # run as a script, this folder alone is on the path
 
 from scripts import remedies  # noqa: E402
+from scripts.reasons import Reason, reasons  # noqa: E402
 
 README = ROOT / "README.md"
 NOTE = "<!-- Written by scripts/generate_docs.py; do not edit. -->"
@@ -71,59 +71,6 @@ def blocks(docstring: str) -> list[Block]:
 def docstring_of(transform: Transform) -> str:
     """The docstring of the module that defines a transform."""
     return importlib.import_module(transform.propose.__module__).__doc__ or ""
-
-
-# Reason codes
-
-
-@dataclass(frozen=True)
-class Reason:
-    """A refusal in the source: its code, its sentence, and the file that gives it."""
-
-    code: str
-    sentence: str
-    path: Path
-
-
-def reasons() -> list[Reason]:
-    """Every refusal that the source can give, in the order of codes and files."""
-    found: list[Reason] = []
-    for folder in ("gbfix", "transforms"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-            found += [reason for call in calls for reason in _reasons(call, path)]
-    return sorted(found, key=lambda r: (r.code, r.path.parts[-2:], r.sentence))
-
-
-def _reasons(call: ast.Call, path: Path) -> Iterator[Reason]:
-    name = call.func.id if isinstance(call.func, ast.Name) else ""
-    arguments = {"Refused": call.args, "Refusal": call.args[1:]}.get(name, [])
-    if len(arguments) != 2:
-        return
-    code, sentence = arguments
-    if not (isinstance(code, ast.Constant) and isinstance(code.value, str)):
-        if name == "Refusal":  # the engine hands on what a transform has said
-            return
-        raise SystemExit(f"{path}:{call.lineno}: the code of a refusal has to be a plain string.")
-    for text in _sentences(sentence):
-        yield Reason(code.value, text, path)
-
-
-def _sentences(node: ast.expr) -> Iterator[str]:
-    """What an expression can say; an ellipsis stands for a part that is filled in."""
-    if isinstance(node, ast.Constant):
-        yield str(node.value)
-    elif isinstance(node, ast.JoinedStr):
-        yield "".join(
-            str(part.value) if isinstance(part, ast.Constant) else "\N{HORIZONTAL ELLIPSIS}"
-            for part in node.values
-        )
-    elif isinstance(node, ast.IfExp):
-        yield from _sentences(node.body)
-        yield from _sentences(node.orelse)
-    else:
-        yield "\N{HORIZONTAL ELLIPSIS}"
 
 
 # Pages
@@ -301,9 +248,8 @@ def main() -> int:
         if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
     for path in [*changed, *stale]:
-        print(
-            f"{path.relative_to(ROOT)} {'is out of date' if check else 'written'}", file=sys.stderr
-        )
+        done = "is out of date" if check else "written" if path in wanted else "removed"
+        print(f"{path.relative_to(ROOT)} {done}", file=sys.stderr)
     if check:
         return int(bool(changed or stale))
     for path in stale:

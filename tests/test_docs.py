@@ -35,6 +35,7 @@ from gbfix.verify.targets import Side, of_file
 from gbfix.verify.verdict import Status
 from gbfix.verify.worker import Workers
 from scripts import generate_docs
+from scripts.reasons import reasons
 from tests.fixture_run import STUBS
 
 README = generate_docs.README.read_text(encoding="utf-8")
@@ -231,7 +232,11 @@ def test_the_configuration_of_the_readme_is_valid(tmp_path: Path) -> None:
 def test_the_reason_codes_of_the_readme_exist() -> None:
     section = README.partition("## What is refused")[2].partition("\n## ")[0]
     cells = " ".join(re.findall(r"^\| (`.*?) \|", section, re.M))
-    assert set(re.findall(r"`([a-z-]+)`", cells)) <= {r.code for r in generate_docs.reasons()}
+    assert set(re.findall(r"`([a-z-]+)`", cells)) <= {r.code for r in reasons()}
+
+
+def test_every_reason_code_says_something() -> None:
+    assert [reason.code for reason in reasons() if reason.is_bare] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

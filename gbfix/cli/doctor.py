@@ -126,7 +126,7 @@ def _config(config: Config) -> dict[str, dict[str, str]]:
     """Every setting with its value and where it comes from."""
     rows: dict[str, dict[str, str]] = {}
     for item in fields(config.settings):
-        if item.name in {"quiet", "verifying"}:  # nobody sets them
+        if item.name in {"choices", "fix_with", "quiet", "verifying"}:  # no file sets them
             continue
         value = getattr(config.settings, item.name)
         key = item.name.replace("_", "-")
