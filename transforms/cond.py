@@ -23,8 +23,9 @@ After:
 
 What the arms decide is what they bind and what is read later. An arm that hands on a tensor it was
 given hands on a copy, since `torch.cond` refuses aliases; the fix is refused where the copy could be
-noticed. Attributes and buffers that an arm sets are selected as values and set once, after the call.
-An early return takes the rest of the function as its other arm.
+noticed. Where the arms read two tensors of one storage, such as `x` and `x.view(-1)`, all but one of
+them go in as copies, for the same reason. Attributes and buffers that an arm sets are selected as
+values and set once, after the call. An early return takes the rest of the function as its other arm.
 
 Gradients of tensors that only one arm uses are zeros instead of None in the compiled path. If the
 arms give different dtypes or strides, compilation fails with a message from `torch.cond`.
@@ -68,6 +69,7 @@ from gbfix.lowering.layouts import check_layouts, check_types
 from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
+from gbfix.lowering.shared_operands import shared_operands
 from gbfix.lowering.shared_statement import shared_statement
 
 LONGEST_COPY = 30
@@ -166,9 +168,13 @@ def _straight(
     safety, reason = _safety(values, sources, roots, branch, context)
     detached = _detached(branch, values, context)
 
+    copies = shared_operands(branch, operands, analysis)
+    everything = (*operands, *(c for c in copies if c not in operands))
+
     def write(nested: bool) -> str:
-        writer = _writer(branch, operands, torch, context, nested=nested)
+        writer = _writer(branch, everything, torch, context, nested=nested)
         writer.free, writer.detached = dict(writer.renamed), detached
+        writer.copied = frozenset(copies)
         return writer.cond(predicate, arms, clones)
 
     return _place(branch, write, torch, context, safety, reason)
@@ -233,7 +239,8 @@ def _functions(
         buffers={o.name: o.local for o in branch.outputs if o.call is not None},
         out_of_place=in_place,
     )
-    everything = (*carried, *(o for o in operands if o not in carried))
+    copies = shared_operands(branch, (*carried, *operands), analysis)
+    everything = tuple(dict.fromkeys([*carried, *operands, *copies]))
 
     def write(nested: bool) -> str:
         writer = _writer(branch, everything, torch, context, nested=nested)
@@ -242,6 +249,7 @@ def _functions(
             o: attributes.get(o, writer.renamed.get(o, o)) if "." in o else o for o in everything
         }
         renaming = {**{k: v for k, v in writer.renamed.items() if "." in k}, **attributes}
+        writer.copied = frozenset(copies)
         made = Changes(renaming, changes.buffers, changes.out_of_place)
         return writer.cond_of_functions(
             predicate, (bodies[0], bodies[1]), (returned[0], returned[1]), made

@@ -54,6 +54,7 @@ from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.loops import Loop, read_choice, read_loop
 from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import beside_all, width_for
+from gbfix.lowering.shared_operands import copies_needed
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -66,13 +67,28 @@ def propose(site: BreakSite, context: Context) -> Fix:
     loop = read_loop(node, context.analysis, context.facts, context.liveness)
     check_stores((node, node), (), context.analysis, context.facts, "while_loop")
     torch = context.torch(node)
-    body = _Writer(loop, torch, context).text()
+    body = _Writer(loop, torch, context, _copies(loop, context)).text()
     edits = beside_all([node], body, torch, (_without_gradients(loop, torch, context),), context)
     reason = (
         "every round must give one shape, dtype and stride, which could not be proven; if one does "
         "not, compiling fails"
     )
     return Fix("while-loop", Safety.REVIEW, reason, edits, context.needs_torch, whole=True)
+
+
+def _copies(loop: Loop, context: Context) -> frozenset[str]:
+    """Carried tensors that go in as copies, since `while_loop` takes no two inputs of one storage.
+
+    Raises:
+        Refused: for a tensor that is not carried.
+    """
+    parts: list[ast.AST] = [*loop.before, *loop.after]
+    parts += [t for t in (loop.test, loop.exit and loop.exit.test) if t is not None]
+    copies = copies_needed(parts, loop.tensors, loop.node, context.analysis)
+    for name in copies:
+        if name not in loop.tensors:
+            raise Refused("shared-storage", f"the loop reads `{name}` and another view of it")
+    return frozenset(copies)
 
 
 def _loop_of(site: BreakSite, context: Context) -> ast.For | ast.While:
@@ -115,8 +131,9 @@ def _without_gradients(loop: Loop, torch: str, context: Context) -> str:
 
 
 class _Writer:
-    def __init__(self, loop: Loop, torch: str, context: Context) -> None:
+    def __init__(self, loop: Loop, torch: str, context: Context, copies: frozenset[str]) -> None:
         self.loop = loop
+        self.copies = copies
         self.torch = torch
         self.context = context
         self.view = context.view
@@ -163,7 +180,7 @@ class _Writer:
         if self.flag:
             made.append(f"{self.torch}.tensor(False, {device})")
         made += [f"{self.torch}.tensor({n}, {device})" for n in loop.numbers]
-        return [*made, *loop.tensors]
+        return [*made, *(f"{n}.clone()" if n in self.copies else n for n in loop.tensors)]
 
     def _test(self) -> str:
         parts: list[str] = []

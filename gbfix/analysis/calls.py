@@ -28,7 +28,13 @@ _VALUES_AND_INDICES = frozenset(
     "max min median nanmedian mode sort topk kthvalue cummax cummin".split()
 )
 _TURNING = frozenset(
-    ["t", "transpose", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "expand"]
+    "t transpose permute swapaxes swapdims movedim moveaxis expand "
+    "scaled_dot_product_attention".split()
+)
+# Contiguous, however what they are given lies in memory.
+_DENSE = frozenset(
+    "contiguous masked_fill masked_scatter scatter scatter_add index_add index_copy cumsum "
+    "softmax log_softmax roll".split()
 )
 _INTEGER = frozenset(
     ["argmax", "argmin", "argsort", "long", "int", "count_nonzero", "bincount", "searchsorted"]
@@ -117,7 +123,7 @@ def _tensor_result(
         return result
     last = operation.name.rsplit(".", 1)[-1]
     if last in _TURNING or (first.turned and (operation.pointwise or operation.alias)):
-        result = replace(result, turned=last != "contiguous")
+        result = replace(result, turned=last not in _DENSE)
     others = [v for v in everything if v is not first]
     plain = all(v.only(Kind.STATIC | Kind.NONE) for v in others)
     if (operation.pointwise and len(tensors) == 1 and plain) or (
@@ -148,7 +154,8 @@ def layer_result(reference: str, arguments: Sequence[Value]) -> Value | None:
     if layer is None:
         return None
     if layer.returns != "tensor":
-        return sequence([tensor(unshared=True), UNKNOWN])
+        # Attention and recurrent layers with the batch first turn their result.
+        return sequence([replace(tensor(unshared=True), turned=True), UNKNOWN])
     floating = not reference.endswith((".Identity", ".Flatten", ".Unflatten", ".Sequential"))
     return tensor(floating=floating, unshared=layer.fresh)
 

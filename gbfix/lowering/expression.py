@@ -27,6 +27,7 @@ from gbfix.lowering.gradients import held_attributes, stale_graph, stale_reason
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import around, compiled_block, unlike_shapes, width_for
+from gbfix.lowering.shared_operands import copies_needed
 from gbfix.lowering.views import is_elif
 from gbfix.source.text import Edit
 
@@ -108,7 +109,12 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
         stored = [n for t in getattr(statement, "targets", ()) if (n := dotted(t)) is not None]
         check_stores((statement, statement), stored, analysis, context.facts)
         a, b = (_cloned(n, t, context) for n, t in zip(values, (a, b), strict=True))
-        arguments = [predicate.text, f"lambda: {a}", f"lambda: {b}"]
+        copies = [c for c in copies_needed(values, (), statement, analysis) if "." not in c]
+        head = f"lambda {', '.join(copies)}" if copies else "lambda"
+        arguments = [predicate.text, f"{head}: {a}", f"{head}: {b}"]
+        if copies:
+            comma = "," if len(copies) == 1 else ""
+            arguments.append(f"({', '.join(f'{c}.clone()' for c in copies)}{comma})")
     safety, reason = _judged(selection, context)
     edits = _placed(selection, f"{torch}.{form}", arguments, parts.guards, torch, context)
     return Fix(form, safety, reason, edits, context.needs_torch)

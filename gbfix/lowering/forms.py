@@ -33,7 +33,8 @@ class Writer:
     """Writes the compiled path of one branch.
 
     `detached` names the attributes that `torch.cond` decides and that take no part in gradients: its
-    results require one if anything it reads does, and kept, they would hold on to the graph.
+    results require one if anything it reads does, and kept, they would hold on to the graph. `copied`
+    names the operands that are handed in as copies.
     """
 
     context: Context
@@ -44,6 +45,7 @@ class Writer:
     renamed: dict[str, str] = field(default_factory=dict)
     detached: frozenset[str] = frozenset()
     free: dict[str, str] = field(default_factory=dict)
+    copied: frozenset[str] = frozenset()
 
     @property
     def unit(self) -> str:
@@ -249,7 +251,8 @@ class Writer:
         return f"{', '.join(names)} = {self.torch}.cond", [*stores, *leaves], ""
 
     def _operands(self) -> tuple[list[str], list[str]]:
-        return [self.renamed.get(o, o) for o in self.operands], list(self.operands)
+        given = [f"{o}.clone()" if o in self.copied else o for o in self.operands]
+        return [self.renamed.get(o, o) for o in self.operands], given
 
     def _body(self, arm: Straight, clones: Sequence[Copy]) -> str:
         parts = [
