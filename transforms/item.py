@@ -23,19 +23,29 @@ After:
             x = x.flip(1)
         return x
 
-The comparison stays exact: against a number that is not an integer it is made in double precision,
-as Python makes it.
+A test that is given a name as Python says it, `bad = not t.isfinite().all()` or `skip = True if t < p
+else False`, is written as a tensor too. The comparison stays exact: against a number that is not an
+integer it is made in double precision, as Python makes it.
 """
 
 from __future__ import annotations
 
 import ast
 
-from gbfix.analysis.conditions import Leaf, NotApplicable, Refused, data_kind, leaves
+from gbfix.analysis.conditions import (
+    Leaf,
+    Negated,
+    NotApplicable,
+    Refused,
+    data_kind,
+    leaves,
+    split,
+)
 from gbfix.analysis.draws import is_drawn
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
+from gbfix.codegen.expressions import operand
 from gbfix.codegen.predicates import Renderer
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_RAISE
 from gbfix.findings import Safety
@@ -53,6 +63,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     """
     if site.test is None:
         raise NotApplicable("no-test", "nothing is tested here")
+    if isinstance(site.node, (ast.UnaryOp, ast.IfExp, ast.BoolOp)):
+        return _named_test(site, context)
     names = {
         leaf.id
         for leaf in leaves(site.test)
@@ -71,17 +83,59 @@ def propose(site: BreakSite, context: Context) -> Fix:
     )  # fmt: skip
 
 
+def _named_test(site: BreakSite, context: Context) -> Fix:
+    """Offer to write a test that is given a name, `bad = not t.all()`, as a tensor.
+
+    Raises:
+        Refused: where the name is used for more than its truth, or static operands do not come first.
+    """
+    statement, node = site.statement, site.node
+    if not isinstance(statement, ast.Assign) or statement.value is not node:
+        raise NotApplicable("no-scalar-name", "the test is not given a name")
+    test, target = statement.value, statement.targets[0]
+    if not isinstance(target, ast.Name):
+        raise NotApplicable("no-scalar-name", "the test is not given a name")
+    truth = True
+    while isinstance(test, ast.IfExp):
+        truth ^= _negates(test)
+        test = test.test
+    _assignment(target.id, context)
+    parts = split(test, context.analysis, context.facts)
+    if parts.guards and not truth:
+        raise Refused(
+            "mixed-condition", "the opposite of what is decided while tracing is asked for"
+        )
+    predicate = parts.predicate if truth else Negated(parts.predicate)
+    if any(g.truth != parts.guards[0].truth or g.shapes for g in parts.guards):
+        raise Refused("mixed-condition", "static operands are joined in more than one way")
+    torch = context.torch(statement)
+    rendered = Renderer(context.view, context.analysis, torch).render(predicate)
+    operands = [operand(context.view, g.node) for g in parts.guards]
+    joined = " and " if parts.guards and parts.guards[0].truth else " or "
+    text = joined.join([*operands, rendered.operand]) if operands else rendered.text
+    view = context.view
+    edit = Edit(view.start(statement.value), view.end(statement.value), text)
+    return Fix(
+        "item", Safety.SAFE, "the value is only tested, and the tensor tests alike", (edit,),
+        context.needs_torch,
+    )  # fmt: skip
+
+
+def _negates(node: ast.IfExp) -> bool:
+    """Whether `False if test else True`.
+
+    Raises:
+        Refused: for any other values.
+    """
+    values = [v.value if isinstance(v, ast.Constant) else None for v in (node.body, node.orelse)]
+    if values not in ([True, False], [False, True]) or any(type(v) is not bool for v in values):
+        raise NotApplicable("no-scalar-name", "the values are not True and False")
+    return values[0] is False
+
+
 def _kept(name: str, context: Context) -> Edit:
     """The edit that makes a name hold the tensor."""
-    function, parents = context.info.node, context.info.module.parents
-    uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name]
-    stores = [n for n in uses if not isinstance(n.ctx, ast.Load)]
-    statement = parents.get(stores[0]) if len(stores) == 1 else None
-    if not isinstance(statement, ast.Assign) or statement.targets != stores:
-        raise Refused("python-scalar", f"`{name}` is not assigned once, by itself")
-    for use in uses:
-        if isinstance(use.ctx, ast.Load) and not _only_tested(use, context):
-            raise Refused("scalar-used", f"`{name}` is used for more than its truth")
+    statement = _assignment(name, context)
     value = context.analysis.values.get(statement.value)
     found = effects([statement.value], context.analysis, context.facts)
     if value is None or not found.pure:
@@ -91,6 +145,24 @@ def _kept(name: str, context: Context) -> Edit:
     text = renderer.render(Leaf(statement.value, value, scalar=True)).text
     view = context.view
     return Edit(view.start(statement.value), view.end(statement.value), text)
+
+
+def _assignment(name: str, context: Context) -> ast.Assign:
+    """The one assignment of a name that is only tested.
+
+    Raises:
+        Refused: for any other name.
+    """
+    function, parents = context.info.node, context.info.module.parents
+    uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name]
+    stores = [n for n in uses if not isinstance(n.ctx, ast.Load)]
+    statement = parents.get(stores[0]) if len(stores) == 1 else None
+    if not isinstance(statement, ast.Assign) or statement.targets != stores:
+        raise Refused("python-scalar", f"`{name}` is not assigned once, by itself")
+    for use in uses:
+        if isinstance(use.ctx, ast.Load) and not _only_tested(use, context):
+            raise Refused("scalar-used", f"`{name}` is used for more than its truth")
+    return statement
 
 
 def _only_tested(use: ast.AST, context: Context) -> bool:

@@ -16,6 +16,7 @@ from gbfix.analysis.effects import effects
 from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.guarded_names import GuardedName, guarded_name
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 
@@ -103,12 +104,19 @@ def data_kind(node: ast.expr, analysis: Analysis) -> str | None:
         return "tensor"
     if value.kinds & Kind.TENSOR:
         # `if mask:` on an optional tensor; anything else that is a tensor on some paths only.
-        return "tensor" if value.only(Kind.TENSOR | Kind.NONE) else "possible"
+        certain = value.only(Kind.TENSOR | Kind.NONE) or _guards(node, analysis) is not None
+        return "tensor" if certain else "possible"
     if value.kinds & Kind.SCALAR:
         return "scalar"
     if value.kinds & Kind.UNKNOWN and _asks_array(node, analysis):
         return "possible"
     return "possible" if value.kinds & Kind.MAYBE and _hinted(node, analysis) else None
+
+
+def _guards(node: ast.expr, analysis: Analysis) -> GuardedName | None:
+    """What decides whether a name is a tensor, where that can be asked anywhere."""
+    name = guarded_name(node, analysis)
+    return name if name is not None and all(is_total(g) for g, _ in name.guards) else None
 
 
 def _asks_array(node: ast.expr, analysis: Analysis) -> bool:
@@ -207,6 +215,9 @@ def _leaf(test: ast.expr, analysis: Analysis) -> tuple[list[Guard], Predicate | 
     value = analysis.values.get(test)
     if kind is None or value is None:
         return [], None
+    named = None if value.tensor else _guards(test, analysis)
+    if named is not None:
+        return [Guard(node, truth) for node, truth in named.guards], Leaf(test, named.value)
     leaf = Leaf(test, value, scalar=kind == "scalar")
     shapes = same_shapes(test, analysis.values)
     return ([Guard(shapes, True, shapes=True)] if shapes is not None else []), leaf

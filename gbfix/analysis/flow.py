@@ -15,6 +15,7 @@ from gbfix.analysis.decorators import leaves_to_operator
 from gbfix.analysis.equality import same_shapes
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.facts import Facts, settled
+from gbfix.analysis.guarded_names import guarded_name
 from gbfix.analysis.modes import OTHER_TRACING, Mode
 from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.observed import proven
@@ -132,6 +133,9 @@ class _Flow(Evaluator):
             shapes = same_shapes(test, self.values)
             # Beside a compiled path for equal shapes, the call is left for shapes that differ.
             if shapes is not None and self.mode.excludes(shapes, self.compiling):
+                self.analysis.eager.add(test)
+            named = guarded_name(test, self.analysis) if self.mode.exclusions else None
+            if named is not None and self.mode.excludes(named.test, self.compiling):
                 self.analysis.eager.add(test)
 
     def _ifexp(self, node: ast.IfExp) -> Value:
