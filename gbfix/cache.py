@@ -1,9 +1,13 @@
 """What earlier runs found, kept in a folder and used again where nothing has changed.
 
-An entry is found by the content of the files that it is about, the settings and the version of
-gbfix. It also lists every other file that was looked into, and is good only while those are as they
-were. Entries are JSON with a checksum, written in one step: a damaged or half-written one is no
-entry, and several runs can share a folder. Nothing that is wrong with the folder ends a run.
+An entry is about a whole run, and found by the content of the files in which something can be found,
+the settings and the version of gbfix. It also lists every other file that was looked into, and is good
+only while those are as they were. What is said of one file can depend on any other that mentions torch
+(who calls its functions, what overrides its methods), so that such a change asks for a new run; a
+change in a file that nobody looked into does not.
+
+Entries are JSON with a checksum, written in one step: a damaged or half-written one is no entry, and
+several runs can share a folder. Nothing that is wrong with the folder ends a run.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import gbfix.transforms
-from gbfix.findings import FileResult, Finding, FixOffer, Refusal, RunResult, Safety
+from gbfix.findings import FileError, FileResult, Finding, FixOffer, Refusal, RunResult, Safety
+from gbfix.looking import NOT_PYTHON
 from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
 
@@ -45,12 +50,12 @@ class Cache:
     def keep_whole(
         self, files: Sequence[SourceFile], settings: Settings, result: RunResult
     ) -> None:
-        """Keep the result of a whole run, unless something went wrong in it."""
-        if not result.errors:
-            known = {file.path for file in files}
+        """Keep the result of a whole run, unless something other than a file's syntax was wrong."""
+        if all(NOT_PYTHON in error.sentence for error in result.errors):
+            known = {file.path for file in files if _counts(file)}
             self._write(
                 self._key(files, settings),
-                _dumped(result),
+                _dumped(result, files),
                 self._state(result.consulted - known),
                 result.absent,
             )
@@ -59,7 +64,7 @@ class Cache:
         content = hashlib.sha256()
         for piece in (_tool(), _settings_text(settings)):
             content.update(piece.encode() + b"\0")
-        for file in files:
+        for file in filter(_counts, files):
             name = os.fsencode(str(file.path)) + b"\0" + os.fsencode(str(file.path.absolute()))
             content.update(name + b"\0" + self._digest(file).encode())
         return content.hexdigest()
@@ -143,6 +148,11 @@ def _tool() -> str:
     return "\n".join(pieces)
 
 
+def _counts(file: SourceFile) -> bool:
+    """Whether a run says something of a file: of its sites, or of comments that silence none."""
+    return "torch" in file.text or "gbfix:" in file.text
+
+
 def _settings_text(settings: Settings) -> str:
     def plain(value: Any) -> Any:
         if isinstance(value, (set, frozenset)):
@@ -152,9 +162,15 @@ def _settings_text(settings: Settings) -> str:
     return repr([(f.name, plain(getattr(settings, f.name))) for f in fields(settings)])
 
 
-def _dumped(result: RunResult) -> Any:
+def _dumped(result: RunResult, files: Sequence[SourceFile]) -> Any:
+    findings = {
+        file.path: [_finding(finding) for finding in file.findings] for file in result.files
+    }
+    errors = {error.path: error.sentence for error in result.errors}
+    counting = [file.path for file in files if _counts(file)]
     return {
-        "findings": [[_finding(finding) for finding in file.findings] for file in result.files],
+        "findings": [findings.get(path, []) for path in counting],
+        "errors": [errors.get(path) for path in counting],
         "notices": list(result.notices),
     }
 
@@ -166,11 +182,20 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _loaded(content: Any, files: Sequence[SourceFile]) -> RunResult:
-    results = tuple(
-        FileResult(file.path, file, file.text, tuple(_restored(file, e) for e in findings))
-        for file, findings in zip(files, content["findings"], strict=True)
+    findings: dict[Path, tuple[Finding, ...]] = {}
+    errors: list[FileError] = []
+    counting = [file for file in files if _counts(file)]
+    for file, entries, error in zip(counting, content["findings"], content["errors"], strict=True):
+        findings[file.path] = tuple(_restored(file, entry) for entry in entries)
+        if error is not None:
+            errors.append(FileError(file.path, error))
+    failed = {error.path for error in errors}
+    results = (
+        FileResult(file.path, file, file.text, findings.get(file.path, ()))
+        for file in files
+        if file.path not in failed
     )
-    return RunResult(results, (), tuple(content["notices"]))
+    return RunResult(tuple(results), tuple(errors), tuple(content["notices"]))
 
 
 def _restored(file: SourceFile, entry: dict[str, Any]) -> Finding:

@@ -27,6 +27,7 @@ from gbfix.suppressions import Suppression, parse, suppressed
 
 At = tuple[int, int | None]
 Only = Mapping[Path, frozenset[tuple[int, int]]]
+NOT_PYTHON = "not valid Python"
 
 
 @dataclass
@@ -76,9 +77,9 @@ def parsed(module: Module) -> str | None:
     try:
         module.parse()
     except SyntaxError as error:
-        return f"not valid Python at line {error.lineno}: {error.msg}"
+        return f"{NOT_PYTHON} at line {error.lineno}: {error.msg}"
     except ValueError as error:
-        return f"not valid Python: {error}"
+        return f"{NOT_PYTHON}: {error}"
     except (RecursionError, MemoryError):
         return "nested too deeply to be parsed"
     return None

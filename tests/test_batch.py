@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gbfix import batch, engine, survey
+from gbfix import batch, engine, looking, survey
 from gbfix.cache import Cache
 from gbfix.cli.main import main
 from gbfix.findings import RunResult
@@ -198,9 +199,61 @@ def test_a_folder_that_cannot_be_used_is_no_error(package: Path, tmp_path: Path)
     assert result.files
 
 
-def test_errors_are_not_kept(package: Path, cache: Path) -> None:
+def test_errors_of_syntax_are_kept_and_others_are_not(
+    package: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = batch.check(sources(package), Settings(), cache=Cache(cache))
+    assert [error.path.name for error in first.errors] == ["broken.py"]
+    monkeypatch.setattr(survey.Survey, "look", never)
+    assert said(batch.check(sources(package), Settings(), cache=Cache(cache))) == said(first)
+    monkeypatch.undo()
+    monkeypatch.setattr(looking, "find_sites", never)
+    settings = Settings(line_length=70)
+    assert len(batch.check(sources(package), settings, cache=Cache(cache)).errors) > 1
+    assert len(entries(cache)) == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cached_run_equals_a_cold_one_after_any_edits(
+    package: Path, cache: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    original = {path: path.read_text() for path in package.rglob("*.py")}
+    pieces = (
+        "\n",
+        "# gbfix: ignore[GBF201] not used\n",
+        "\ndef more(x):\n    print(x)\n    return x\n",
+        "\nclass Late(Base):\n    def forward(self, x):\n        return self.run(more(x))\n",
+        "SIZE = 3\n",
+        "def broken(:\n",
+    )
+    for _ in range(12):
+        path = chance.choice([*sorted(original), package / "plain.py", package / "new.py"])
+        kind = chance.randrange(4)
+        if kind == 0:
+            path.unlink(missing_ok=True)
+        elif kind == 1:
+            path.write_text(original.get(path, ""))
+        else:
+            before = path.read_text() if path.exists() else ""
+            path.write_text(before + chance.choice(pieces))
+        kept = batch.check(sources(package), Settings(), cache=Cache(cache))
+        assert said(kept) == said(batch.check(sources(package), Settings()))
+
+
+def test_a_change_where_nobody_looked_costs_nothing(
+    package: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (package / "plain.py").write_text("VALUE = 1\n")
     batch.check(sources(package), Settings(), cache=Cache(cache))
-    assert entries(cache) == []
+    monkeypatch.setattr(survey.Survey, "look", never)
+    (package / "plain.py").write_text("VALUE = 2\n")
+    (package / "another.py").write_text("VALUE = 3\n")
+    again = batch.check(sources(package), Settings(), cache=Cache(cache))
+    assert {"plain.py", "another.py"} <= {file.path.name for file in again.files}
+    (package / "names.py").write_text("SIZE = 4\n")  # was looked into
+    with pytest.raises(AssertionError, match="analysed again"):
+        batch.check(sources(package), Settings(), cache=Cache(cache))
 
 
 def test_options_of_the_command_line(
