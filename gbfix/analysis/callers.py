@@ -17,7 +17,18 @@ from gbfix.analysis.annotations import annotated
 from gbfix.analysis.modules import Function, FunctionInfo, Module, last_name
 from gbfix.analysis.trees import walk
 from gbfix.analysis.usage import proves_tensor, tensor_parameters
-from gbfix.analysis.values import STATIC, Kind, Value, container, tensor
+from gbfix.analysis.values import (
+    MAYBE,
+    STATIC,
+    UNKNOWN,
+    Kind,
+    Value,
+    container,
+    join_all,
+    mapping,
+    replace,
+    tensor,
+)
 
 if TYPE_CHECKING:
     from gbfix.analysis.facts import Facts
@@ -55,8 +66,24 @@ class Callers:
             known[key] = found
         return found
 
+    def constructed(self, info: FunctionInfo, name: str) -> Value | None:
+        """What a constructor is given: a tensor, a dict with known keys, or what may be a tensor.
+
+        Plain objects are made of what a function was given itself; of configuration nothing is said.
+        """
+        given = self.given(info, name)
+        if given is not None and (given.tensor or given.fields is not None):
+            return given
+        position = _position(info, name)
+        for call, caller in self.calls_of(info):
+            argument = _argument(call, name, position)
+            if isinstance(argument, ast.Name) and caller is not None:
+                if _is_bare_parameter(argument.id, caller):
+                    return MAYBE
+        return None
+
     def _given(self, info: FunctionInfo, name: str) -> Value | None:
-        calls = self._calls_of(info)
+        calls = self.calls_of(info)
         if not calls or len(calls) > _MAX_CALLERS:
             return None
         position = _position(info, name)
@@ -85,9 +112,16 @@ class Callers:
 
     # Calls
 
-    def _calls_of(self, info: FunctionInfo) -> list[tuple[ast.Call, FunctionInfo | None]]:
+    def calls_of(self, info: FunctionInfo) -> list[tuple[ast.Call, FunctionInfo | None]]:
         """The calls of a function in its file; none if it is also used without being called."""
         module, name = info.module, info.node.name
+        if name == "__init__" and info.owner is not None and info.outer is None:
+            made = module.uses(info.owner.node.name).calls
+            return [
+                (call, _around(call, module))
+                for call in made
+                if module.qualify(call.func) == info.owner.qualified
+            ]
         if name.startswith("__") or info.outer is not None or info.node.name == "forward":
             return []
         uses = module.uses(name)
@@ -131,7 +165,11 @@ class Callers:
             base = self._value(node.value, caller)
             if base is None or base.tensor:
                 return base
+            if base.fields is not None:
+                return _field(base, node.slice)
             return base.item if base.item is not None else STATIC
+        if isinstance(node, ast.Dict):
+            return self._dict(node, caller)
         if isinstance(node, ast.Call):
             return self._call(node, caller)
         if isinstance(node, ast.UnaryOp):
@@ -143,11 +181,23 @@ class Callers:
         if isinstance(node, ast.BinOp):
             return self._combined([node.left, node.right], caller)
         if isinstance(node, ast.IfExp):
+            test = node.test.func if isinstance(node.test, ast.Call) else None
+            if test is not None and self.facts.asks_compiling(caller.module.qualify(test)):
+                return self._value(node.body, caller)  # what is traced gets the first
             return _agreed([self._value(node.body, caller), self._value(node.orelse, caller)])
         if isinstance(node, (ast.Tuple, ast.List)):
             items = _agreed([self._value(e, caller) for e in node.elts])
             return container(items) if items is not None and not items.tensor else None
         return None
+
+    def _dict(self, node: ast.Dict, caller: FunctionInfo) -> Value | None:
+        """A dict display with known keys; of what syntax does not tell, nothing is known."""
+        names = [k.value for k in node.keys if isinstance(k, ast.Constant)]
+        keys = [k for k in names if isinstance(k, str)]
+        if not keys or len(keys) != len(node.keys):
+            return None
+        held = [self._value(v, caller) or UNKNOWN for v in node.values]
+        return mapping(zip(keys, held, strict=True))
 
     def _combined(self, parts: Sequence[ast.expr], caller: FunctionInfo) -> Value | None:
         values = [self._value(p, caller) for p in parts]
@@ -312,6 +362,9 @@ class Callers:
         if callee is not None:
             return self._returned(callee)
         qualified = caller.module.qualify(node.func)
+        made = self.facts.project.class_info(qualified)
+        if made is not None and not self.facts.project.is_module_class(made.qualified):
+            return self.facts.instance(made)
         operation = torch_table.function(qualified) if qualified else None
         if operation is not None:
             given = frozenset(k.arg or "**" for k in node.keywords)
@@ -325,6 +378,14 @@ class Callers:
                 word = method.result(len(node.args), given, ["unknown"] * len(node.args))
                 return tensor() if word == "tensor" else None
         return None
+
+
+def _field(base: Value, key: ast.expr) -> Value | None:
+    """What a dict of known keys holds under one of them."""
+    if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
+        return None
+    held = dict(base.fields or ()).get(key.value)
+    return held if held is not None and (held.tensor or _is_static(held)) else None
 
 
 def _is_static(value: Value) -> bool:
@@ -341,8 +402,15 @@ def _agreed(values: Sequence[Value | None] | Iterator[Value | None]) -> Value | 
     known = list(values)
     if not known or any(v is None for v in known):
         return None
+    dicts = [v for v in known if v is not None and v.fields is not None]
+    if dicts:
+        same = len(dicts) == len(known)
+        return join_all(replace(v, unbound=False) for v in dicts) if same else None
     if all(v is not None and v.tensor for v in known):
         return tensor()
+    if len({v.reference for v in known if v is not None}) == 1 and known[0] is not None:
+        if known[0].kinds == Kind.OBJECT and known[0].reference is not None:
+            return known[0]
     if any(v is None or not _is_static(v) for v in known):
         return None
     return known[0] if len(known) == 1 else _joined([v for v in known if v is not None])
@@ -367,6 +435,15 @@ def _tests(function: Function, name: str) -> bool:
             if any(isinstance(part, ast.Name) and part.id == name for part in parts):
                 return True
     return False
+
+
+def _is_bare_parameter(name: str, caller: FunctionInfo) -> bool:
+    """Whether a name is a parameter of which nothing is said, handed on as it came."""
+    argument, default = _parameters(caller.node).get(name, (None, None))
+    is_plain = argument is not None and argument.annotation is None and default is None
+    receiver = caller.owner is not None and next(iter(_parameters(caller.node)), None) == name
+    is_config = caller.node.name == "__init__"
+    return is_plain and not receiver and not is_config and not _stores(caller.node, name)
 
 
 def _position(info: FunctionInfo, name: str) -> int | None:

@@ -27,6 +27,7 @@ from gbfix.analysis.values import (
     fresh_number,
     join,
     join_all,
+    mapping,
     replace,
     sequence,
     tensor,
@@ -47,6 +48,15 @@ def dotted(node: ast.AST) -> str | None:
         base = dotted(node.value)
         return f"{base}.{node.attr}" if base else None
     return None
+
+
+def _with_item(base: Value, key: ast.expr, value: Value) -> Value:
+    """A dict or another container after a store."""
+    value = replace(value, unshared=False, unbound=False)
+    if base.fields is not None and isinstance(key, ast.Constant) and isinstance(key.value, str):
+        return mapping([*base.fields, (key.value, value)])
+    held = value if base.item is None else join(base.item, value)
+    return replace(base, item=held, fields=None)
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -149,7 +159,8 @@ class Expressions:
             cls = self.facts.project.class_info(base.reference)
             if cls is not None:
                 found = self.facts.attribute(cls, attr)
-                if is_record(cls) and found.may_be_tensor:  # each instance holds tensors of its own
+                own = is_record(cls) or not base.kinds & Kind.MODULE
+                if own and found.may_be_tensor:  # each instance holds tensors of its own
                     return replace(found, shape=fresh_number(), dtype=fresh_number())
                 return found
             return self._library_attribute(base.reference, attr)
@@ -172,6 +183,11 @@ class Expressions:
         if base.tensor:
             plain = index.only(Kind.STATIC | Kind.NONE | Kind.OBJECT)
             return tensor(floating=base.floating, boolean=base.boolean, unshared=not plain)
+        if base.fields is not None and isinstance(node.slice, ast.Constant):
+            key = node.slice.value
+            held = next((v for name, v in base.fields if name == key), None)
+            if held is not None:
+                return held
         if base.elements is not None:
             if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, int):
                 if -len(base.elements) <= node.slice.value < len(base.elements):
@@ -214,6 +230,10 @@ class Expressions:
             if key is not None:
                 self.evaluate(key)
         values = [self.evaluate(v) for v in node.values]
+        keys = [k.value for k in node.keys if isinstance(k, ast.Constant)]
+        names = [k for k in keys if isinstance(k, str)]
+        if len(names) == len(node.keys):
+            return mapping(zip(names, values, strict=True))
         return container(join_all(values) if values else None)
 
     def _set(self, node: ast.Set) -> Value:
@@ -257,8 +277,12 @@ class Expressions:
             if name is not None:
                 self.environment[name] = replace(value, unbound=False)
         elif isinstance(target, ast.Subscript):
-            self.evaluate(target.value)
+            base = self.evaluate(target.value)
             self.evaluate(target.slice)
+            name = target.value.id if isinstance(target.value, ast.Name) else ""
+            if name in self.environment and base.kinds == Kind.OBJECT and base.elements is None:
+                if base.fields is not None or base.item is not None:
+                    self.environment[name] = _with_item(base, target.slice, value)
 
     # Operators
 

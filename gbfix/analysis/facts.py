@@ -8,7 +8,7 @@ their results and breaks recursion.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -164,6 +164,10 @@ class Facts:
                 continue
             value = annotated(argument.annotation, info.module, self.project)
             default = by_default.get(argument.arg)
+            if value is not None and value.kinds == Kind.OBJECT and default is None:
+                if value.reference is None and value.elements is None:  # a dict, say
+                    held = self._callers.given(info, argument.arg)
+                    value = held if held is not None and held.fields is not None else value
             if value is not None:
                 none_default = isinstance(default, ast.Constant) and default.value is None
                 yield (
@@ -180,7 +184,9 @@ class Facts:
                 # What a constructor is given is configuration, as a rule.
                 constructs = info.node.name == "__init__"
                 given = None
-                if not constructs:
+                if constructs and not self._is_module(info):
+                    given = self._callers.constructed(info, argument.arg)
+                elif not constructs:
                     given = self._callers.given(info, argument.arg)
                     given = given or self.records.passed(info, argument.arg)
                 yield argument.arg, given or (UNKNOWN if constructs else MAYBE)
@@ -192,6 +198,18 @@ class Facts:
             yield arguments.vararg.arg, container(MAYBE)
         if arguments.kwarg:
             yield arguments.kwarg.arg, container(UNKNOWN)
+
+    def calls_in_file(self, info: FunctionInfo) -> Sequence[tuple[ast.Call, FunctionInfo | None]]:
+        """The calls of a function in its file with the functions around them.
+
+        None are told of one that is also used without being called, or is called under other names.
+        """
+        return self._callers.calls_of(info)
+
+    def _is_module(self, info: FunctionInfo) -> bool:
+        """Whether a method is one of a layer."""
+        owner = info.owner
+        return owner is not None and self.project.is_module_class(owner.qualified)
 
     def _fed_to_layers(self, info: FunctionInfo) -> frozenset[str]:
         """Parameters that are passed to layers; none while that is being found out."""

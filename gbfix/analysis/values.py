@@ -52,6 +52,7 @@ class Value:
         reference: qualified name of a function, class or namespace, or of an instance's class.
         elements: the items of a tuple or list of known length.
         item: what iterating over the value gives.
+        fields: what a dict holds, by keys that are strings, where all its keys are known.
         unbound: the name may have no value on some path.
         literal: `true`, `false` or `none` for that constant, written where it is given by name.
     """
@@ -69,6 +70,7 @@ class Value:
     reference: str | None = None
     elements: tuple[Value, ...] | None = None
     item: Value | None = None
+    fields: tuple[tuple[str, Value], ...] | None = None
     unbound: bool = False
     literal: Literal["true", "false", "none"] | None = field(default=None, compare=False)
 
@@ -176,12 +178,28 @@ def container(item: Value | None) -> Value:
     return _made(Kind.OBJECT, item=item, shape=next(_numbers), dtype=next(_numbers))
 
 
+def mapping(fields: Iterable[tuple[str, Value]]) -> Value:
+    """A dict whose keys are known strings; a key that comes again gives the later value."""
+    known = tuple(dict(fields).items())
+    held = container(join_all(value for _, value in known) if known else None)
+    return replace(held, fields=known)
+
+
+def _joined_fields(a: Value, b: Value) -> tuple[tuple[str, Value], ...] | None:
+    if a.fields is None or b.fields is None:
+        return None
+    one, other = dict(a.fields), dict(b.fields)
+    if one.keys() != other.keys():
+        return None
+    return tuple((key, join(value, other[key])) for key, value in one.items())
+
+
 def join(a: Value, b: Value) -> Value:
     """What is known of a value that comes from either of two paths."""
     if a is b:
         return a
     if a.shape == b.shape and a.dtype == b.dtype and a.item is b.item:
-        if a.elements is b.elements and a == b:
+        if a.elements is b.elements and a.fields is b.fields and a == b:
             return a
     elements = None
     if a.elements is not None and b.elements is not None and len(a.elements) == len(b.elements):
@@ -201,6 +219,7 @@ def join(a: Value, b: Value) -> Value:
         reference=a.reference if a.reference == b.reference else None,
         elements=elements,
         item=item,
+        fields=_joined_fields(a, b) if a.fields is not None else None,
         unbound=a.unbound or b.unbound,
     )
 

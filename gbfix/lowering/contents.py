@@ -78,6 +78,20 @@ class Reader:
             return None
         return _listed(found)
 
+    def numbers(self, tensor: ast.expr) -> str | None:
+        """The numbers that a tensor was made of, as a tuple, or the one number of one without rows."""
+        found = self._contents(tensor, _MOST_STEPS)
+        if isinstance(found, Number):
+            return found.text
+        if not isinstance(found, Row):
+            return None
+        if found.items is None:
+            return f"tuple({found.text})"
+        texts = [item.text for item in found.items if isinstance(item, Number)]
+        if len(texts) != len(found.items) or not texts:
+            return None
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
     def _contents(self, node: ast.expr, steps: int) -> Contents | None:
         if steps <= 0:
             return None
