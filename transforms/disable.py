@@ -38,14 +38,13 @@ stores (a cache that grows) is not fused with what follows. Functions that call 
 from __future__ import annotations
 
 import ast
-import re
 
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.sites import BreakSite
-from gbfix.analysis.trees import nodes_on, walk
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
@@ -141,12 +140,8 @@ def _traced_work(context: Context) -> ast.AST | None:
 def _is_only_called(info: FunctionInfo, facts: Facts) -> bool:
     """Whether every use of a function is a call of it, and one of them stands in the region."""
     reached = False
-    name = re.compile(rf"\b{info.node.name}\b")
-    for module in facts.project.given:
-        source = module.source
-        found = (source.position(match.start())[0] for match in name.finditer(source.text))
-        lines = tuple(dict.fromkeys(found))
-        for node in nodes_on(module.tree, lines) if lines else ():
+    for module in facts.project.naming(info.node.name):
+        for node in module.naming(info.node.name):
             if not _is_named(node, info, module):
                 continue
             parent = module.parents[node]

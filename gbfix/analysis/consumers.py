@@ -36,10 +36,8 @@ def consumers(info: FunctionInfo, facts: Facts, depth: int = 4) -> list[Consumer
     if depth == 0:
         raise Refused("consumer-unknown", "the result is handed on too often to be followed")
     found: list[Consumer] = []
-    for module in facts.project.given:
-        if info.node.name not in module.source.text:
-            continue
-        for node in walk(module.tree):
+    for module in facts.project.naming(info.node.name):
+        for node in module.naming(info.node.name):
             if not isinstance(node, (ast.Name, ast.Attribute)) or not _names(node, info, module):
                 continue
             found += _use(node, info, module, facts, depth)

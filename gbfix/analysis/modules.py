@@ -169,6 +169,11 @@ class Module:
             self.__dict__.pop(name, None)
         self.source.__dict__.pop("line_starts", None)
 
+    def naming(self, name: str) -> Iterator[ast.AST]:
+        """The nodes that reach over a line on which a name stands, breadth first."""
+        lines = _lines_naming(name, self.source)
+        return nodes_on(self.tree, lines) if lines else iter(())
+
     @cached_property
     def called_attributes(self) -> frozenset[str]:
         """The names of attributes that are called, as far as the text shows it."""
@@ -180,8 +185,7 @@ class Module:
             calls: list[ast.Call] = []
             callees: set[ast.AST] = set()
             loaded = False
-            lines = _lines_naming(name, self.source)
-            for node in nodes_on(self.tree, lines) if lines else ():
+            for node in self.naming(name):
                 if isinstance(node, ast.Call):
                     if last_name(node.func) == name:
                         calls.append(node)

@@ -8,9 +8,12 @@ and names, not kinds.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from unicodedata import normalize
 
 from gbfix.analysis.modules import (
     BUILTINS,
@@ -37,6 +40,7 @@ __all__ = [
 ]
 
 _MAX_HOPS = 12
+_WORD = re.compile(r"\w+")
 
 
 @dataclass
@@ -75,6 +79,21 @@ class Project:
         """The modules of the run. Who reads this may come to depend on each of them."""
         self.consulted_all = True
         return self._given
+
+    def naming(self, name: str) -> Sequence[Module]:
+        """The modules of the run in whose text a name stands."""
+        return self._words.get(name, ())
+
+    @cached_property
+    def _words(self) -> dict[str, list[Module]]:
+        found: dict[str, list[Module]] = {}
+        for module in self.given:
+            text = module.source.text
+            if not text.isascii():  # Python takes some letters of a name for others
+                text += normalize("NFKC", text)
+            for word in set(_WORD.findall(text)):
+                found.setdefault(word, []).append(module)
+        return found
 
     def _add(self, module: Module) -> Module:
         self.roots.setdefault(module.root, module.renamed)

@@ -90,8 +90,7 @@ class Records:
     @cached_property
     def _exist(self) -> bool:
         """Whether the project has records at all."""
-        texts = (module.source.text for module in self.project.given)
-        return any("dataclass" in text or "NamedTuple" in text for text in texts)
+        return any(map(self.project.naming, ("dataclass", "dataclasses", "NamedTuple")))
 
     def _handed(self, info: FunctionInfo, name: str, at: int | None) -> Iterator[_Handed]:
         """What calls of whatever has the name of a function hand to a parameter of a name.

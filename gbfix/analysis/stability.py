@@ -56,15 +56,15 @@ def _at_top(node: ast.AST, module: Module) -> bool:
 
 def _check_elsewhere(name: str, module: Module, facts: Facts) -> None:
     qualified = f"{module.name}.{name}"
-    for other in facts.project.given:
-        if other is module or name not in other.source.text:
+    for other in facts.project.naming(name):
+        if other is module:
             continue
         for bound in other.bindings.values():
             if any(b == qualified for b in bound):
                 raise Refused("may-change", f"`{name}` is imported by {other.name}")
-        if name in other.source.text and any(
+        if any(
             isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Store)
-            for n in walk(other.tree)
+            for n in other.naming(name)
         ):
             raise Refused("may-change", f"{other.name} sets an attribute called `{name}`")
 

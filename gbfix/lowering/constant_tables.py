@@ -7,6 +7,7 @@ only ever read. Says what its keys and values are, nothing of what is looked up.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import Refused
@@ -44,7 +45,7 @@ def table(node: ast.expr, info: FunctionInfo, facts: Facts) -> Table:
     module = info.module
     if isinstance(node, ast.Name):
         value = _of_name(node.id, info)
-        trees: list[ast.AST] = [module.tree]
+        modules: Sequence[Module] = [module]
         name = node.id
     elif (
         isinstance(node, ast.Attribute)
@@ -54,10 +55,10 @@ def table(node: ast.expr, info: FunctionInfo, facts: Facts) -> Table:
     ):
         name = node.attr
         value = _of_attribute(name, info, facts)
-        trees = [m.tree for m in facts.project.given if name in m.source.text]
+        modules = facts.project.naming(name)
     else:
         raise Refused("unknown-table", f"it is not known what `{ast.unparse(node)}` holds")
-    _check_only_read(name, isinstance(node, ast.Attribute), trees, facts)
+    _check_only_read(name, isinstance(node, ast.Attribute), modules)
     found = _described(value, module)
     if found is None:
         raise Refused("unknown-table", f"`{ast.unparse(node)}` is no table of constant numbers")
@@ -98,19 +99,15 @@ def _of_attribute(name: str, info: FunctionInfo, facts: Facts) -> ast.expr:
     return found[0]
 
 
-def _check_only_read(name: str, attribute: bool, trees: list[ast.AST], facts: Facts) -> None:
+def _check_only_read(name: str, attribute: bool, modules: Sequence[Module]) -> None:
     """Every use of the name is one that leaves the table as it is.
 
     Raises:
         Refused: naming a use that may change it.
     """
-    modules: dict[ast.AST, Module] = {m.tree: m for m in facts.project.given}
     stores = 0
-    for tree in trees:
-        module = modules.get(tree)
-        if module is None:
-            raise Refused("may-change", f"`{name}` is used in code that is not given")
-        for node in walk(tree):
+    for module in modules:
+        for node in module.naming(name):
             is_name = isinstance(node, ast.Name) and node.id == name and not attribute
             is_attribute = isinstance(node, ast.Attribute) and node.attr == name and attribute
             if not (is_name or is_attribute):

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.definitions import Definitions
-from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import flat, operand
 from gbfix.fixes import Context
 from gbfix.lowering.routing import counted_mask
@@ -229,10 +228,8 @@ def callers_of(context: Context) -> Iterator[tuple[ast.Call, ast.AST]]:
         Refused: where the function is used otherwise, or in another file.
     """
     info = context.info
-    for module in context.facts.project.given:
-        if info.node.name not in module.source.text:
-            continue
-        for node in walk(module.tree):
+    for module in context.facts.project.naming(info.node.name):
+        for node in module.naming(info.node.name):
             named = isinstance(node, ast.Name) and node.id == info.node.name and info.owner is None
             owned = (
                 isinstance(node, ast.Attribute)

@@ -187,9 +187,7 @@ class _Search:
 
     def _reads(self, attribute: str) -> Iterator[ast.Attribute]:
         region = self.context.facts.region
-        for module in self.context.facts.project.given:
-            if attribute not in module.source.text:
-                continue
+        for module in self.context.facts.project.naming(attribute):
             for info in module.functions():
                 if info.node not in region:
                     continue
