@@ -7,7 +7,7 @@ be looked at again. Knows names and paths, neither trees nor findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,9 +33,10 @@ class Reach:
         self.plan = plan
         self.notes: dict[Path, Notes] = {}
         self._paths = {module.name: module.source.path for module in modules}
+        self._modules = {module.source.path: module for module in modules}
         self._entered: dict[Path, set[str]] = {}
         self._given: dict[Path, frozenset[str]] = {}
-        self._self_calls: set[tuple[str, str]] = set()
+        self._self_calls: dict[str, set[str]] = {}
         self._find_above = above
         self._above: dict[str, frozenset[str]] = {}
         self._with: dict[str, list[tuple[Path, ClassNotes]]] = {}
@@ -53,10 +54,15 @@ class Reach:
             replace(
                 self.plan,
                 roots=self.plan.roots | entered,
-                self_calls=frozenset(self._self_calls),
+                self_calls=frozenset(self._overridable(path)),
             ),
             whole,
         )
+
+    def _overridable(self, path: Path) -> Iterator[tuple[str, str]]:
+        """Methods called on `self`, of those whose names a file defines."""
+        for method in self._modules[path].defined & self._self_calls.keys():
+            yield from ((owner, method) for owner in self._self_calls[method])
 
     def add(self, path: Path, notes: Notes) -> None:
         """Take up what a look at a file has found."""
@@ -68,20 +74,19 @@ class Reach:
             self._again.add(path)  # it was entered while another process looked at it
         for module, name in notes.elsewhere:
             self._enter(self._paths[module], name)
-        new = notes.self_calls - self._self_calls
-        self._self_calls |= new
-        for owner, method in new:
+        for owner, method in notes.self_calls:
+            owners = self._self_calls.setdefault(method, set())
+            if owner in owners:
+                continue
+            owners.add(owner)
             for where, cls in self._with.get(method, ()):
                 self._override(owner, method, where, cls)
         if first:
             # What was called while this file was looked at elsewhere.
-            called: dict[str, list[str]] = {}
-            for owner, method in self._self_calls:
-                called.setdefault(method, []).append(owner)
             for cls in notes.classes:
                 for method in cls.methods:
                     self._with.setdefault(method, []).append((path, cls))
-                    for owner in called.get(method, ()):
+                    for owner in self._self_calls.get(method, ()):
                         self._override(owner, method, path, cls)
 
     def replace(self, path: Path, notes: Notes) -> None:

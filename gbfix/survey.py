@@ -28,6 +28,7 @@ from gbfix.suppressions import Suppression
 
 HELD = 8_000_000
 """Characters of source whose trees are held at a time; a tree takes about 30 bytes for each."""
+_BETWEEN = HELD // 20
 _ANALYSIS = 1000
 """The analysis of a function takes up as much as the tree of so many characters."""
 
@@ -102,6 +103,7 @@ class Survey:
         self.facts.find_places = lambda: Regions(self.facts, [], settings.region.value).places()
         self.importers = Importers(self.modules)
         self._own = frozenset(self.modules)
+        self._looked_at = 0
 
     def plan(self) -> Plan:
         """What the region of the project starts from."""
@@ -186,6 +188,10 @@ class Survey:
         forget()
         if not self.importers.left(module):
             self.facts.forget_analyses(module)
+        self._looked_at += len(module.source.text)
+        if self._looked_at < _BETWEEN:
+            return
+        self._looked_at = 0
         held = [m for m in self.project.modules.values() if m.parsed]
         size = sum(map(self._size, held))
         if size <= HELD:
@@ -200,7 +206,7 @@ class Survey:
 
     def _size(self, module: Module) -> int:
         """What a module takes up, in characters of source."""
-        return len(module.source.text) + _ANALYSIS * len(self.facts.kept(module).analyses)
+        return len(module.source.text) + _ANALYSIS * self.facts.analysed(module)
 
 
 class _Asked:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gbfix.analysis import torch_table
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.modules import Function, FunctionInfo, Module, last_name
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import kept, walk
 from gbfix.analysis.usage import proves_tensor, tensor_parameters
 from gbfix.analysis.values import (
     MAYBE,
@@ -480,9 +480,14 @@ def _parameters(function: Function) -> dict[str, tuple[ast.arg, ast.expr | None]
     return found
 
 
-def _stores(function: Function, name: str) -> list[ast.stmt | ast.comprehension]:
+def _stores(function: Function, name: str) -> Sequence[ast.stmt | ast.comprehension]:
     """The statements of a function that bind a name; a comprehension is one of them too."""
-    found: list[ast.stmt | ast.comprehension] = []
+    return _all_stores(function).get(name, ())
+
+
+@kept
+def _all_stores(function: ast.AST) -> dict[str, list[ast.stmt | ast.comprehension]]:
+    found: dict[str, list[ast.stmt | ast.comprehension]] = {}
     for node in walk(function):
         targets: Sequence[ast.AST | None]
         if isinstance(node, ast.Assign):
@@ -494,11 +499,12 @@ def _stores(function: Function, name: str) -> list[ast.stmt | ast.comprehension]
         else:
             continue
         for target in targets:
-            if target is not None and any(
-                isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
-                for n in walk(target)
-            ):
-                found.append(node)
+            bound = walk(target) if target is not None else ()
+            stored = (
+                n.id for n in bound if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            )
+            for name in dict.fromkeys(stored):
+                found.setdefault(name, []).append(node)
     return found
 
 

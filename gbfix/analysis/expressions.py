@@ -28,6 +28,7 @@ from gbfix.analysis.values import (
     join,
     join_all,
     mapping,
+    reference,
     replace,
     sequence,
     tensor,
@@ -129,7 +130,7 @@ class Expressions:
         if node.id in self.module.bindings:
             return self.facts.global_value(self.module, node.id)
         if node.id in BUILTINS:
-            return Value(Kind.REFERENCE, reference=f"builtins.{node.id}")
+            return reference(f"builtins.{node.id}")
         return UNKNOWN
 
     def _attribute(self, node: ast.Attribute) -> Value:
@@ -149,7 +150,7 @@ class Expressions:
             if attr in {"T", "mT", "H", "mH", "real", "imag", "grad"}:
                 made = tensor(floating=base.floating, boolean=base.boolean)
                 return replace(made, turned=attr not in {"real", "imag", "grad"})
-            return Value(Kind.REFERENCE)
+            return reference(None)
         if base.kinds == Kind.REFERENCE and base.reference:
             cls = self.facts.project.class_info(base.reference)
             if cls is not None:
@@ -170,12 +171,12 @@ class Expressions:
             return container(STATIC) if attr == "shape" else STATIC
         return UNKNOWN
 
-    def _library_attribute(self, reference: str, attr: str) -> Value:
-        if attr in {"weight", "bias"} and reference.startswith("torch.nn."):
+    def _library_attribute(self, name: str, attr: str) -> Value:
+        if attr in {"weight", "bias"} and name.startswith("torch.nn."):
             return tensor(floating=True)
         if attr in {"running_mean", "running_var", "num_batches_tracked"}:
             return tensor()
-        return STATIC if reference.startswith("torch.nn.") else UNKNOWN
+        return STATIC if name.startswith("torch.nn.") else UNKNOWN
 
     def _subscript(self, node: ast.Subscript) -> Value:
         base = self.evaluate(node.value)

@@ -23,17 +23,20 @@ from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
 from gbfix.analysis.records import Records, field_value, is_record
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import first_line, statements, walk
 from gbfix.analysis.usage import presumed_tensors, tensor_parameters
 from gbfix.analysis.values import (
     MAYBE,
+    NOTHING,
     OBJECT,
     STATIC,
     UNKNOWN,
     Kind,
     Value,
     container,
+    instance,
     join_all,
+    reference,
     replace,
     tensor,
 )
@@ -99,6 +102,11 @@ class Facts:
         if found is None:
             found = self._kept[module] = Kept()
         return found
+
+    def analysed(self, module: Module) -> int:
+        """How many functions of a module were analysed."""
+        found = self._kept.get(module)
+        return 0 if found is None else len(found.analyses)
 
     def all_kept(self) -> Iterable[tuple[Module, Kept]]:
         """What was found out, by module."""
@@ -230,7 +238,7 @@ class Facts:
     def instance(self, cls: ClassInfo) -> Value:
         """An instance of a class of the project."""
         kind = Kind.MODULE if self.project.is_module_class(cls.qualified) else Kind.OBJECT
-        return Value(kind, reference=cls.qualified)
+        return instance(kind, cls.qualified)
 
     def returned(self, info: FunctionInfo) -> Value:
         """What a function of the project returns; unknown while it is being found out."""
@@ -281,7 +289,7 @@ class Facts:
         attributes = self.kept(cls.module).attributes
         if key not in attributes:
             # An attribute that is computed from itself adds nothing to what it can be.
-            attributes[key] = tensor() if self.registered(cls, name) else Value(Kind(0))
+            attributes[key] = tensor() if self.registered(cls, name) else NOTHING
             found = self._attribute(cls, name)
             attributes[key] = found if found.kinds else UNKNOWN
         return attributes[key]
@@ -291,7 +299,7 @@ class Facts:
         if method is not None:
             if any(_last(d) in {"property", "cached_property"} for d in method.node.decorator_list):
                 return self.returned(method)
-            return Value(Kind.REFERENCE, reference=method.qualified)
+            return reference(method.qualified)
         found: list[Value] = []
         for owner in self.project.mro(cls):
             found += [
@@ -345,7 +353,7 @@ class Facts:
             return STATIC if isinstance(write.value, ast.Constant) else OBJECT
         analysis = self.analysis(write.method)
         if analysis is None:  # under way: what it finds is being joined already
-            return otherwise if write.registered else Value(Kind(0))
+            return otherwise if write.registered else NOTHING
         value = analysis.values.get(write.value)
         if value is None or (write.registered and not value.may_be_tensor):
             return otherwise
@@ -374,7 +382,7 @@ class Facts:
             if isinstance(bound, str):
                 values.append(self.named(bound))
             elif isinstance(bound, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                values.append(Value(Kind.REFERENCE, reference=f"{module.name}.{name}"))
+                values.append(reference(f"{module.name}.{name}"))
             elif isinstance(bound, ast.expr):
                 value = Evaluator(self, module).evaluate(bound)
                 values.append(replace(value, unshared=False))
@@ -388,10 +396,10 @@ class Facts:
         """The value of a qualified name of the project or of a library."""
         found = self.project.lookup(qualified)
         if found is None:
-            return Value(Kind.REFERENCE, reference=qualified)
+            return reference(qualified)
         module, node = found
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            return Value(Kind.REFERENCE, reference=f"{module.name}.{node.name}")
+            return reference(f"{module.name}.{node.name}")
         return self.global_value(module, qualified.rsplit(".", 1)[-1])
 
     def asks_compiling(self, qualified: str | None) -> bool:
@@ -450,13 +458,16 @@ def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]
     if not method.node.args.args:
         return
     me = method.node.args.args[0].arg
+    last = method.node.end_lineno or method.node.lineno
 
     def attribute(target: ast.AST) -> str | None:
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
             return target.attr if target.value.id == me else None
         return None
 
-    for node in walk(method.node):
+    # Most methods register nothing, and then only statements write.
+    registers = "register_" in method.module.source.lines_text(first_line(method.node), last)
+    for node in walk(method.node) if registers else statements(method.node):
         kind = node.__class__
         if kind not in _WRITING:
             continue

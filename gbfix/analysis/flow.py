@@ -86,12 +86,6 @@ class _Flow(Evaluator):
         self.statement: ast.stmt = info.node
         self.breaks: list[list[Environment]] = []
 
-    def evaluate(self, node: ast.expr) -> Value:
-        """The value of an expression; where items are taken and calls made is kept."""
-        if node.__class__ is ast.Subscript or node.__class__ is ast.Call:
-            self.analysis.places[node] = Place(self.statement, self.mode)
-        return super().evaluate(node)
-
     # Conditions
 
     def compiling(self, test: ast.expr) -> bool:
@@ -161,9 +155,14 @@ class _Flow(Evaluator):
         return value
 
     def _call(self, node: ast.Call) -> Value:
+        self.analysis.places[node] = Place(self.statement, self.mode)
         if self.mode.eager:
             self.analysis.eager.add(node)
         return super()._call(node)
+
+    def _subscript(self, node: ast.Subscript) -> Value:
+        self.analysis.places[node] = Place(self.statement, self.mode)
+        return super()._subscript(node)
 
     def branch_of(self, name: str) -> Value:
         """What a local function gives as a branch of `torch.cond`: one tensor or several."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 COMPILING = "<compiling>"
 IS_COMPILING = frozenset(
@@ -67,8 +68,7 @@ def when_false(test: ast.expr, compiling: Recognize) -> frozenset[str]:
     return frozenset({_flip(_leaf(test, compiling))})
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(NamedTuple):
     """Something that happened on the way to a point: a test was passed, or a name was rebound.
 
     `test` is None for a rebinding, of which `mark` is the text to look for in literals. `literals`

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from gbfix.analysis.trees import Parents, blocks, nodes_on, walk
+from gbfix.analysis.trees import Parents, blocks, first_line, nodes_on, walk
 from gbfix.source.text import SourceFile
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_INNER_CLASS = re.compile(r"[\r\n][ \t\f]+class\b|[:;][ \t\f]*class\b")
+_DEFINED = re.compile(r"def(?:\s|\\)+(\w+)")
 _CALLED_ATTRIBUTE = re.compile(r"\.\s*(\w+)\s*\(")
 BUILTINS = frozenset(dir(builtins))
 
@@ -165,7 +165,7 @@ class Module:
         for info in self.__dict__.get("function_of", {}).values():
             if info.owner is not None:  # a class and its methods hold each other
                 info.owner.__dict__.pop("methods", None)
-        for name in ("bindings", "parents", "function_of", "_uses"):
+        for name in ("bindings", "parents", "function_of", "_extents", "_uses"):
             self.__dict__.pop(name, None)
         self.source.__dict__.pop("line_starts", None)
 
@@ -178,6 +178,11 @@ class Module:
     def called_attributes(self) -> frozenset[str]:
         """The names of attributes that are called, as far as the text shows it."""
         return frozenset(map(sys.intern, _CALLED_ATTRIBUTE.findall(self.source.text)))
+
+    @cached_property
+    def defined(self) -> frozenset[str]:
+        """The names of functions that are defined anywhere, as far as the text shows it."""
+        return frozenset(map(sys.intern, _DEFINED.findall(self.source.text)))
 
     def uses(self, name: str) -> Uses:
         """How the module uses a name."""
@@ -202,16 +207,29 @@ class Module:
 
     def around(self, node: ast.expr) -> Iterator[FunctionInfo]:
         """The functions that an expression stands in, the outermost first."""
-        for info in self.functions():
-            first = min([info.node.lineno, *(d.lineno for d in info.node.decorator_list)])
-            last = info.node.end_lineno or first
+        for first, last, info in self._extents:
             if first <= node.lineno <= last:
                 yield info
 
     @cached_property
+    def _extents(self) -> list[tuple[int, int, FunctionInfo]]:
+        """The first and last line of every function, decorators included."""
+        return [
+            (first_line(info.node), info.node.end_lineno or info.node.lineno, info)
+            for info in self.functions()
+        ]
+
+    @cached_property
     def has_inner_classes(self) -> bool:
         """Whether a class may be defined inside of anything."""
-        return _INNER_CLASS.search(self.source.text) is not None
+        before, *rest = self.source.text.split("class")
+        for after in rest:
+            line = before.rstrip(" \t\f")
+            if line[-1:] in (":", ";") or (line != before and line[-1:] in ("\n", "\r")):
+                if not _continues(after[:1]):
+                    return True
+            before = after
+        return False
 
     @cached_property
     def parents(self) -> Parents:

@@ -41,6 +41,9 @@ __all__ = [
 
 _MAX_HOPS = 12
 _WORD = re.compile(r"\w+")
+_BETWEEN_WORDS = str.maketrans(
+    {c: " " for c in map(chr, range(128)) if not (c == "_" or c.isalnum())}
+)
 
 
 @dataclass
@@ -68,6 +71,8 @@ class Project:
         self._classes: dict[ast.ClassDef, ClassInfo] = {}
         self._found: dict[str, tuple[Module, ast.AST] | None] = {}
         self._renamed: dict[str, tuple[str, Module]] = {}
+        self._functions: dict[str, FunctionInfo] = {}
+        self._is_module: dict[str, bool] = {}
         self._mros: dict[ast.ClassDef, tuple[ClassInfo, ...]] = {}
         self._index: dict[Module, _Index] = {}
         for module in modules:
@@ -88,10 +93,7 @@ class Project:
     def _words(self) -> dict[str, list[Module]]:
         found: dict[str, list[Module]] = {}
         for module in self.given:
-            text = module.source.text
-            if not text.isascii():  # Python takes some letters of a name for others
-                text += normalize("NFKC", text)
-            for word in set(_WORD.findall(text)):
+            for word in _words(module.source.text):
                 found.setdefault(word, []).append(module)
         return found
 
@@ -137,6 +139,7 @@ class Project:
             return
         for name in index.names:
             self._found.pop(name, None)
+            self._functions.pop(name, None)
         for node in index.mros:
             self._mros.pop(node, None)
         for node in index.classes:
@@ -214,13 +217,16 @@ class Project:
     def function_info(self, qualified: str | None) -> FunctionInfo | None:
         """The function or method of a qualified name, if it is the project's."""
         found = self.lookup(qualified) if qualified else None
-        if found is None:
+        if found is None or qualified is None:
             return None
         module, node = found
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return None
-        owner = self.class_info(qualified.rsplit(".", 1)[0]) if qualified else None
-        return FunctionInfo(qualified or "", node, module, owner)
+        known = self._functions.get(qualified)
+        if known is None:
+            owner = self.class_info(qualified.rsplit(".", 1)[0])
+            known = self._functions[qualified] = FunctionInfo(qualified, node, module, owner)
+        return known
 
     def mro(self, cls: ClassInfo) -> tuple[ClassInfo, ...]:
         """The class and its bases in the project, nearest first (depth first, no duplicates)."""
@@ -253,6 +259,11 @@ class Project:
         """Whether a class is an `nn.Module`, by its bases or, outside the project, by its name."""
         if not qualified:
             return False
+        if qualified not in self._is_module:
+            self._is_module[qualified] = self._derives_from_module(qualified)
+        return self._is_module[qualified]
+
+    def _derives_from_module(self, qualified: str) -> bool:
         cls = self.class_info(qualified)
         if cls is None:
             last = qualified.rsplit(".", 1)[-1]
@@ -263,3 +274,10 @@ class Project:
             for base in c.bases
             if self.class_info(base) is None
         )
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text, as Python takes them for names."""
+    if text.isascii():  # much faster than a regular expression
+        return set(text.translate(_BETWEEN_WORDS).split())
+    return set(_WORD.findall(text)) | set(_WORD.findall(normalize("NFKC", text)))

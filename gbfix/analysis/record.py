@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 from gbfix.analysis.evaluate import Environment, Evaluator
 from gbfix.analysis.modes import Mode
@@ -34,8 +34,7 @@ class Condition:
     eager: bool
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where an expression is evaluated: the statement, and what is known there of the mode."""
 
     statement: ast.stmt
@@ -44,7 +43,10 @@ class Place:
 
 @dataclass
 class Analysis:
-    """What abstract execution found in one function, its nested functions included."""
+    """What abstract execution found in one function, its nested functions included.
+
+    `derived` holds what others made of it and will ask for again, by whatever they call it.
+    """
 
     info: FunctionInfo
     values: dict[ast.AST, Value]
@@ -58,6 +60,7 @@ class Analysis:
     evaluator: Evaluator | None = None
     sets_attributes: bool = False
     places: dict[ast.expr, Place] = field(default_factory=dict)
+    derived: dict[object, Any] = field(default_factory=dict)
 
 
 def merge(ends: Sequence[Environment | None]) -> Environment | None:

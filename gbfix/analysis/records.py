@@ -90,7 +90,8 @@ class Records:
     @cached_property
     def _exist(self) -> bool:
         """Whether the project has records at all."""
-        return any(map(self.project.naming, ("dataclass", "dataclasses", "NamedTuple")))
+        texts = (module.source.text for module in self.project.given)
+        return any("dataclass" in text or "NamedTuple" in text for text in texts)
 
     def _handed(self, info: FunctionInfo, name: str, at: int | None) -> Iterator[_Handed]:
         """What calls of whatever has the name of a function hand to a parameter of a name.
@@ -128,8 +129,8 @@ class Records:
         if info.owner is not None:
             key = (name, "")
             if key not in self._modules:
-                given = self.project.given
-                self._modules[key] = [m for m in given if name in m.called_attributes]
+                naming = self.project.naming(name)
+                self._modules[key] = [m for m in naming if name in m.called_attributes]
             return self._modules[key]
         # Who calls a function of another module names that module in an import.
         key = (name, home.name)
@@ -138,8 +139,8 @@ class Records:
             last = "" if home.is_package else home.name.rpartition(".")[2].rstrip("@")
             self._modules[key] = [
                 m
-                for m in self.project.given
-                if name in (text := m.source.text) and last in text and called.search(text)
+                for m in self.project.naming(name)
+                if last in (text := m.source.text) and called.search(text)
             ]
         return self._modules[key]
 

@@ -8,7 +8,8 @@ torch 2.13). Follows names within one function; knows nothing of settings.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from gbfix.analysis.conditions import Refused, leaves
 from gbfix.analysis.dynamic import shape_from_data
@@ -27,20 +28,30 @@ def check_function(analysis: Analysis) -> None:
     Raises:
         Refused: where the function would not be compiled any more, or would fail to compile.
     """
+    if check_function not in analysis.derived:
+        analysis.derived[check_function] = _refusal(analysis)
+    refusal: tuple[str, str] | None = analysis.derived[check_function]
+    if refusal is not None:
+        raise Refused(*refusal)
+
+
+def _refusal(analysis: Analysis) -> tuple[str, str] | None:
+    """Why not everything of a function can be captured, as a code and a sentence."""
     for node in _sized(analysis):
         place = _taken_apart(node, analysis)
         if place is not None:
-            raise Refused(
+            return (
                 "length-unknown",
                 f"`{ast.unparse(place)}` takes a tensor apart whose length would be a symbol",
             )
     for node in [*(r.node for r in reads(analysis)), *_sized(analysis)]:
         test = decided(node, analysis)
         if test is not None and _in_loop(test, analysis):
-            raise Refused(
+            return (
                 "branch-on-symbol",
                 f"`{ast.unparse(test)}` would ask a symbol, and in a loop that ends the whole frame",
             )
+    return None
 
 
 def check_read(node: ast.expr, analysis: Analysis) -> None:
@@ -100,23 +111,45 @@ def _sizes(test: ast.expr) -> Iterator[ast.expr]:
 def _derived(node: ast.expr, analysis: Analysis, *, through_tensors: bool) -> set[str]:
     """Names that hold something made of a number, or a tensor made of one whose size is meant."""
     names: set[str] = set()
-    bound = list(_bindings(analysis))
+    bound = _bindings(analysis)
     grown = True
     while grown:
         grown = False
-        for target, value in bound:
-            known = analysis.values.get(value)
+        for binding in bound:
+            known = analysis.values.get(binding.value)
             if not through_tensors and known is not None and known.tensor:
                 continue
-            if not _contains(value, node, names):
+            if node not in binding.parts and binding.read.isdisjoint(names):
                 continue
-            found = {n.id for n in walk(target) if isinstance(n, ast.Name)}
-            grown = grown or not found <= names
-            names |= found
+            grown = grown or not binding.names <= names
+            names |= binding.names
     return names
 
 
-def _bindings(analysis: Analysis) -> Iterator[tuple[ast.expr, ast.expr]]:
+class _Binding(NamedTuple):
+    """A value that names are given: its nodes, and the names that stand in it."""
+
+    names: frozenset[str]
+    value: ast.expr
+    parts: frozenset[ast.AST]
+    read: frozenset[str]
+
+
+def _bindings(analysis: Analysis) -> list[_Binding]:
+    if _bindings not in analysis.derived:
+        analysis.derived[_bindings] = [
+            _Binding(_names(walk(target)), value, frozenset(walk(value)), _names(walk(value)))
+            for target, value in _bound(analysis)
+        ]
+    found: list[_Binding] = analysis.derived[_bindings]
+    return found
+
+
+def _names(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    return frozenset(n.id for n in nodes if isinstance(n, ast.Name))
+
+
+def _bound(analysis: Analysis) -> Iterator[tuple[ast.expr, ast.expr]]:
     for node in walk(analysis.info.node):
         if isinstance(node, ast.Assign):
             for target in node.targets:

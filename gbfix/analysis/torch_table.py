@@ -9,7 +9,7 @@ data/torch_table.json. A flag about dtype or shape (`pointwise`, `boolean`, `flo
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -159,17 +159,17 @@ class Operation:
         """Does a call read data into a Python number?"""
         return "number" in self.returns
 
-    @property
+    @cached_property
     def params(self) -> tuple[str, ...]:
         """The names of the parameters of all overloads, in the order in which they appear."""
         return tuple(dict.fromkeys(p.name for p in self._all_params()))
 
-    @property
+    @cached_property
     def tensor_params(self) -> frozenset[str]:
         """The names of the parameters that hold tensors in some overload."""
         return frozenset(p.name for p in self._all_params() if p.is_tensor)
 
-    @property
+    @cached_property
     def only_tensor_params(self) -> frozenset[str]:
         """The names of the parameters that hold a tensor in every overload that has them."""
         marks: dict[str, set[str]] = {}
@@ -207,8 +207,16 @@ class Operation:
 
         `kinds` says what is known of the positional arguments, `keyword_kinds` of the keywords.
         """
-        words = {a.returns for a in self.matching(positional, keywords, kinds, keyword_kinds)}
-        return words.pop() if len(words) == 1 else "other"
+        named = frozenset(keyword_kinds.items()) if keyword_kinds else frozenset()
+        call = (positional, keywords, tuple(kinds), named)
+        if call not in self._results:
+            words = {a.returns for a in self.matching(positional, keywords, kinds, keyword_kinds)}
+            self._results[call] = words.pop() if len(words) == 1 else "other"
+        return self._results[call]
+
+    @cached_property
+    def _results(self) -> dict[object, str]:
+        return {}
 
     def is_dynamic(
         self,
@@ -314,6 +322,7 @@ def _operation(name: str) -> Operation | None:
     )
 
 
+@cache
 def function(qualified_name: str) -> Operation | None:
     """The operation with this name, as in `torch.nn.functional.relu` or `torch.Tensor.add`."""
     home, _, name = qualified_name.rpartition(".")
@@ -322,6 +331,7 @@ def function(qualified_name: str) -> Operation | None:
     return _operation(f"{MODULE_HOMES.get(home, home)}.{name}")
 
 
+@cache
 def method(name: str) -> Operation | None:
     """The method or property of a tensor with this name."""
     return _operation(f"Tensor.{name}")

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 # Fields that hold contexts, operators, identifiers and the like.
 _PLAIN = frozenset(
@@ -18,6 +19,7 @@ _PLAIN = frozenset(
     "rest kwd_attrs".split()
 )
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")  # in the order of the source
 _WHOLE_KEPT = 256
 
 
@@ -75,7 +77,18 @@ def _walk(root: ast.AST) -> list[ast.AST]:
     return found
 
 
-_kept = lru_cache(maxsize=_WHOLE_KEPT)(_walk)
+Found = TypeVar("Found")
+_caches: list[Callable[[], None]] = []
+
+
+def kept(made: Callable[[ast.AST], Found]) -> Callable[[ast.AST], Found]:
+    """Keep for a while what is made of the tree of a function; `forget` lets go of it."""
+    cached = lru_cache(maxsize=_WHOLE_KEPT)(made)
+    _caches.append(cached.cache_clear)
+    return cached
+
+
+_kept = kept(_walk)
 
 
 def walk(root: ast.AST) -> Sequence[ast.AST]:
@@ -90,8 +103,20 @@ def walk(root: ast.AST) -> Sequence[ast.AST]:
 
 
 def forget() -> None:
-    """Let go of all trees that `walk` has kept."""
-    _kept.cache_clear()
+    """Let go of all trees that are kept, and of what was made of them."""
+    for clear in _caches:
+        clear()
+
+
+def statements(root: ast.AST) -> list[ast.AST]:
+    """The statements below a node, with handlers and cases, in the order in which `walk` goes."""
+    found: list[ast.AST] = [root]
+    for node in found:
+        for name in _STATEMENTS:
+            block = getattr(node, name, None)
+            if block.__class__ is list:
+                found += block
+    return found
 
 
 def blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
@@ -135,7 +160,7 @@ class Parents(dict[ast.AST, ast.AST]):
 
     def _find(self, body: Sequence[ast.stmt], line: int) -> None:
         """Fill in what stands on a line."""
-        at = bisect_right([_first_line(s) for s in body], line) - 1
+        at = bisect_right([first_line(s) for s in body], line) - 1
         # Several statements can share a line, each of them after the first beginning on it.
         while at >= 0:
             statement = body[at]
@@ -147,7 +172,7 @@ class Parents(dict[ast.AST, ast.AST]):
                 self._find(statement.body, line)
             else:
                 self._fill(statement)
-            if _first_line(statement) != line:
+            if first_line(statement) != line:
                 return
             at -= 1
 
@@ -175,6 +200,7 @@ class Parents(dict[ast.AST, ast.AST]):
             return default
 
 
-def _first_line(statement: ast.stmt) -> int:
+def first_line(statement: ast.stmt) -> int:
+    """The line on which a statement begins, decorators included."""
     decorators = getattr(statement, "decorator_list", None)
     return min(statement.lineno, decorators[0].lineno) if decorators else statement.lineno

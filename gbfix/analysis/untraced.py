@@ -16,7 +16,7 @@ from gbfix.analysis.draws import draw, is_computed_with
 from gbfix.analysis.dynamo_settings import TRACE_AUTOGRAD
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.logs import is_log_call
-from gbfix.analysis.project import FunctionInfo
+from gbfix.analysis.project import ClassInfo, FunctionInfo
 from gbfix.analysis.record import Analysis
 from gbfix.analysis.trees import children, walk
 from gbfix.analysis.values import Kind
@@ -260,11 +260,11 @@ def disabled_function(node: ast.AST, analysis: Analysis, facts: Facts) -> Functi
         return None
     if value.kinds & (Kind.MODULE | Kind.OBJECT):
         cls = facts.project.class_info(value.reference)
-        methods = [facts.project.method(cls, n) for n in ("forward", "__call__")] if cls else []
+        methods = (facts.project.method(cls, n) for n in ("forward", "__call__")) if cls else ()
         info = next((m for m in methods if m is not None), None)
     else:
         info = facts.project.function_info(value.reference)
-    if info is None:
+    if info is None or not info.node.decorator_list:
         return None
     marks = {decorator_name(d, info.module) for d in info.node.decorator_list}
     return info if marks & MARKS else None
@@ -274,19 +274,26 @@ def has_backward_hook(node: ast.Call, analysis: Analysis, facts: Facts) -> bool:
     """Whether a call runs a layer to which its own class gives a hook of the backward pass."""
     layer, owner = node.func, analysis.info.owner
     own = isinstance(layer, ast.Attribute) and getattr(layer.value, "id", "") == "self"
-    if owner is None or not own or "_backward_" not in owner.module.source.text:
+    if owner is None or not own:
         return False
-    hooked = {
-        call.func.value.attr
-        for cls in facts.project.mro(owner)
-        for call in walk(cls.node)
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr in _BACKWARD_HOOKS
-        and isinstance(call.func.value, ast.Attribute)
-        and getattr(call.func.value.value, "id", "") == "self"
-    }
-    return isinstance(layer, ast.Attribute) and layer.attr in hooked
+    if has_backward_hook not in analysis.derived:
+        analysis.derived[has_backward_hook] = frozenset(_hooked(owner, facts))
+    return isinstance(layer, ast.Attribute) and layer.attr in analysis.derived[has_backward_hook]
+
+
+def _hooked(owner: ClassInfo, facts: Facts) -> Iterator[str]:
+    """The attributes of a class that are given hooks of the backward pass."""
+    if any(hook in owner.module.source.text for hook in _BACKWARD_HOOKS):
+        yield from (
+            call.func.value.attr
+            for cls in facts.project.mro(owner)
+            for call in walk(cls.node)
+            if isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr in _BACKWARD_HOOKS
+            and isinstance(call.func.value, ast.Attribute)
+            and getattr(call.func.value.value, "id", "") == "self"
+        )
 
 
 def _checks_finite(node: ast.Call) -> bool:

@@ -105,9 +105,13 @@ def _compared(function: Function, names: set[str]) -> dict[str, set[str]]:
     """
     stores: dict[str, list[ast.expr | None]] = {}
     values: dict[ast.AST, ast.expr] = {}
+    compares = False
     for node in walk(function):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        if node.__class__ is ast.Assign and len(node.targets) == 1:
             values[node.targets[0]] = node.value
+            compares = compares or node.value.__class__ is ast.Compare
+    if not compares:
+        return {}
     for node in walk(function):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             stores.setdefault(node.id, []).append(values.get(node))

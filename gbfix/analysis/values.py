@@ -150,15 +150,21 @@ def tensor(
 _DEFAULTS = Value(Kind.NONE).__dict__.copy()
 STATIC = Value(Kind.STATIC)
 NONE = Value(Kind.NONE)
+NOTHING = Value(Kind(0))
 UNKNOWN = Value(Kind.UNKNOWN)
 MAYBE = Value(Kind.MAYBE)
 SCALAR = Value(Kind.SCALAR)
 OBJECT = Value(Kind.OBJECT)
 
 
-def reference(name: str) -> Value:
-    """A function, class or namespace by qualified name."""
+def reference(name: str | None) -> Value:
+    """A function, class or namespace by qualified name, if that is known."""
     return _made(Kind.REFERENCE, reference=name, shape=next(_numbers), dtype=next(_numbers))
+
+
+def instance(kind: int, name: str) -> Value:
+    """An instance of a class by the qualified name of the class."""
+    return _made(kind, reference=name, shape=next(_numbers), dtype=next(_numbers))
 
 
 def sequence(elements: Iterable[Value]) -> Value:

@@ -100,7 +100,7 @@ class View:
         return "    "
 
     def string_lines(self, line: int) -> frozenset[int]:
-        """Lines that begin inside a string literal, in the top-level statement around a line.
+        """Lines that begin inside a string literal, in the statement or method around a line.
 
         Their white space is data.
         """
@@ -110,13 +110,16 @@ class View:
         return self._strings[around]
 
     def _statement_lines(self, line: int) -> tuple[int, int]:
-        """The first and last line of the top-level statement around a line."""
-        for statement in self.module.tree.body:
-            decorators = getattr(statement, "decorator_list", ())
-            first = min([statement.lineno, *(d.lineno for d in decorators)])
-            if first <= line <= (statement.end_lineno or first):
-                return first, statement.end_lineno or first
-        return line, line
+        """The first and last line of the statement around a line, at the top or in a class."""
+        body = self.module.tree.body
+        around: tuple[int, int] = line, line
+        while body:
+            statement = next((s for s in body if _reaches(s, line)), None)
+            if statement is None:
+                return around
+            around = _lines(statement)
+            body = statement.body if isinstance(statement, ast.ClassDef) else []
+        return around
 
     def _string_lines(self, first: int, last: int) -> Iterator[int]:
         starts = self.source.line_starts
@@ -165,3 +168,15 @@ class View:
             if token.type == tokenize.COMMENT:
                 found.append(self.source.line_starts[token.start[0] - 1] + token.start[1])
         return tuple(found)
+
+
+def _lines(statement: ast.stmt) -> tuple[int, int]:
+    """The first and last line of a statement, decorators included."""
+    decorators = getattr(statement, "decorator_list", ())
+    first = min([statement.lineno, *(d.lineno for d in decorators)])
+    return first, statement.end_lineno or first
+
+
+def _reaches(statement: ast.stmt, line: int) -> bool:
+    first, last = _lines(statement)
+    return first <= line <= last

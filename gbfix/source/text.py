@@ -104,6 +104,11 @@ class SourceFile:
         match = _LINE_END.search(self.text, start)
         return self.text[start : match.start() if match else len(self.text)]
 
+    def lines_text(self, first: int, last: int) -> str:
+        """The text from one line (from 1) to another, both included."""
+        starts = self.line_starts
+        return self.text[starts[first - 1] : starts[last] if last < len(starts) else None]
+
     def offset(self, line: int, column: int) -> int:
         """Character offset of an `ast` position: line from 1, column in UTF-8 bytes from 0."""
         start = self.line_starts[line - 1]
