@@ -39,6 +39,7 @@ _OF_TENSORS = frozenset("shape dtype device ndim layout requires_grad is_cuda tr
 _SIZES = frozenset({"size", "dim", "numel", "stride", "ndimension", "nelement", "randrange"})
 _NUMBERS = frozenset("len int float bool min max abs round sum range str sorted tuple list".split())
 _TESTS = frozenset({"isinstance", "hasattr", "issubclass", "callable"})
+_NAMED = Kind.OBJECT | Kind.MODULE | Kind.REFERENCE
 _PLAIN = Kind.STATIC | Kind.NONE | Kind.OBJECT
 
 
@@ -70,8 +71,13 @@ class Callers:
         """What a constructor is given: a tensor, a dict with known keys, or what may be a tensor.
 
         Plain objects are made of what a function was given itself; of configuration nothing is said.
+        Of what a layer is given, only classes, functions and other objects of the file are told.
         """
         given = self.given(info, name)
+        if given is not None and given.only(_NAMED) and given.reference is not None:
+            return given
+        if info.owner is None or self.facts.project.is_module_class(info.owner.qualified):
+            return None
         if given is not None and (given.tensor or given.fields is not None):
             return given
         position = _position(info, name)
@@ -224,6 +230,8 @@ class Callers:
 
     def _global(self, name: str, module: Module) -> Value | None:
         bound = module.bindings.get(name, ())
+        if len(bound) == 1 and isinstance(bound[0], (ast.ClassDef, ast.FunctionDef)):
+            return self.facts.named(f"{module.name}.{name}")
         literal = bool(bound) and all(isinstance(b, ast.Constant) and b.value for b in bound)
         return STATIC if literal else None
 
@@ -363,7 +371,7 @@ class Callers:
             return self._returned(callee)
         qualified = caller.module.qualify(node.func)
         made = self.facts.project.class_info(qualified)
-        if made is not None and not self.facts.project.is_module_class(made.qualified):
+        if made is not None:
             return self.facts.instance(made)
         operation = torch_table.function(qualified) if qualified else None
         if operation is not None:
@@ -409,7 +417,7 @@ def _agreed(values: Sequence[Value | None] | Iterator[Value | None]) -> Value | 
     if all(v is not None and v.tensor for v in known):
         return tensor()
     if len({v.reference for v in known if v is not None}) == 1 and known[0] is not None:
-        if known[0].kinds == Kind.OBJECT and known[0].reference is not None:
+        if known[0].only(_NAMED) and known[0].reference is not None:
             return known[0]
     if any(v is None or not _is_static(v) for v in known):
         return None

@@ -192,9 +192,9 @@ class Facts:
                 # What a constructor is given is configuration, as a rule.
                 constructs = info.node.name == "__init__"
                 given = None
-                if constructs and not self._is_module(info):
+                if constructs:
                     given = self._callers.constructed(info, argument.arg)
-                elif not constructs:
+                else:
                     given = self._callers.given(info, argument.arg)
                     given = given or self.records.passed(info, argument.arg)
                 yield argument.arg, given or (UNKNOWN if constructs else MAYBE)
@@ -213,11 +213,6 @@ class Facts:
         None are told of one that is also used without being called, or is called under other names.
         """
         return self._callers.calls_of(info)
-
-    def _is_module(self, info: FunctionInfo) -> bool:
-        """Whether a method is one of a layer."""
-        owner = info.owner
-        return owner is not None and self.project.is_module_class(owner.qualified)
 
     def _fed_to_layers(self, info: FunctionInfo) -> frozenset[str]:
         """Parameters that are passed to layers; none while that is being found out."""

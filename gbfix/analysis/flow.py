@@ -417,7 +417,7 @@ class _Flow(Evaluator):
     _do_asyncfunctiondef = _do_functiondef
 
     def _do_classdef(self, node: ast.ClassDef) -> Environment:
-        self.environment[node.name] = Value(Kind.REFERENCE)
+        self.environment[node.name] = reference(f"{self.info.qualified}.{node.name}")
         return self.environment
 
     def _do_import(self, node: ast.Import | ast.ImportFrom) -> Environment:

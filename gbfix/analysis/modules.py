@@ -54,10 +54,15 @@ class ClassInfo:
     def methods(self) -> dict[str, FunctionInfo]:
         """Methods by name, of this class alone."""
         return {
-            n.name: FunctionInfo(f"{self.qualified}.{n.name}", n, self.module, self)
+            n.name: FunctionInfo(f"{self.qualified}.{n.name}", n, self.module, self, self._outer(n))
             for n in self.node.body
             if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
         }
+
+    def _outer(self, node: Function) -> FunctionInfo | None:
+        """The function that the class of a method is defined in."""
+        known = self.module.function_of.get(node) if self.module.has_inner_classes else None
+        return known.outer if known is not None else None
 
     @cached_property
     def bases(self) -> tuple[str, ...]:

@@ -55,6 +55,17 @@ class _Index:
     mros: list[ast.ClassDef] = field(default_factory=list)
 
 
+def _path(node: ast.AST, module: Module) -> str:
+    """The qualified name of a definition, by the definitions that it stands in."""
+    names: list[str] = []
+    current: ast.AST | None = node
+    while current is not None:
+        if isinstance(current, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            names.insert(0, current.name)
+        current = module.parents.get(current)
+    return ".".join([module.name, *names])
+
+
 class Project:
     """All modules of a run, with lazy look-up of further modules of the same packages."""
 
@@ -176,7 +187,7 @@ class Project:
                 qualified = ".".join([last, *rest[1:]])
                 continue
             for name in rest[1:]:
-                if not isinstance(last, ast.ClassDef):
+                if not isinstance(last, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                     return None
                 inner = next(
                     (
@@ -210,7 +221,7 @@ class Project:
         if not isinstance(node, ast.ClassDef):
             return None
         if node not in self._classes:
-            self._classes[node] = ClassInfo(f"{module.name}.{node.name}", node, module)
+            self._classes[node] = ClassInfo(_path(node, module), node, module)
             self._indexed(module).classes.append(node)
         return self._classes[node]
 
