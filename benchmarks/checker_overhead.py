@@ -1,8 +1,16 @@
 """What the checker costs beyond the compilations and calls that it makes.
 
 The examples are verified with one worker that is reused; every run that the checker makes is then made
-again by a plain loop in one process that has torch imported, without keeping or comparing anything.
-Processor seconds of both are compared, since they depend less on what else the machine does.
+again by a plain loop in one process, without keeping or comparing anything. What is bare are importing
+the file, building the target, making the arguments, resetting Dynamo before a run as each has to begin
+without what others compiled, compiling, calling, and going backward. What the checker adds is all else:
+the processes, warming them up, seeds, copies of what is seen, counting what runs outside of graphs,
+comparing, and what the client does itself.
+
+Processor seconds of both are compared, since they depend less on what else the machine does. What
+happens once a process, before the first target, is told apart on both sides: importing torch and the
+compiler, and a first run of a loop, or what a server does while it starts. The search for inputs is not
+measured.
 
     python benchmarks/checker_overhead.py --backend aot_eager --save
 """
@@ -57,8 +65,8 @@ def children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def checked(backend: str, names: list[str]) -> tuple[list[RunSpec], float, float]:
-    """Verify the examples: the runs, and what they cost in processor and in wall seconds."""
+def checked(backend: str, names: list[str]) -> tuple[list[RunSpec], float, float, float]:
+    """Verify the examples: the runs, their processor and wall seconds, and those of the start."""
     tasks = [t for t in examples("cpu", Limits()) if not names or t.name in names]
     options = Options(backend, both_dynamic=False, shrink_seconds=0)
     inputs = []
@@ -73,16 +81,20 @@ def checked(backend: str, names: list[str]) -> tuple[list[RunSpec], float, float
     workers = Recording()
     with workers:
         workers.run([Job("os:getpid", pickle.dumps(()))])
-        began = time.perf_counter()
+        began, own = time.perf_counter(), time.process_time()
         for task, given in zip(tasks, inputs, strict=True):
             verdict = verify_sides(workers, task.original, task.rewritten, given, options)  # type: ignore[union-attr]
             print(f"{task.name}: {verdict.status.value}", file=sys.stderr)
-        wall = time.perf_counter() - began
-    return workers.specs, children() - start - idle, wall
+        wall, own = time.perf_counter() - began, time.process_time() - own
+    return workers.specs, children() - start - idle + own, wall, idle
 
 
-def bare(specs: list[RunSpec]) -> tuple[float, float]:
-    """Make the same runs in this process, and nothing else; processor and wall seconds."""
+def bare(specs: list[RunSpec]) -> tuple[float, float, float]:
+    """Make the same runs in this process, and nothing else.
+
+    Returns:
+        Processor and wall seconds, and the processor seconds of the start.
+    """
     import torch
     from torch.utils import _pytree as pytree
 
@@ -146,7 +158,8 @@ def bare(specs: list[RunSpec]) -> tuple[float, float]:
         for spec in specs:
             once(spec)
         sys.stdout = printed
-    return time.process_time() - used + children() - before, time.perf_counter() - began
+    processor = time.process_time() - used + children() - before
+    return processor, time.perf_counter() - began, used
 
 
 def main() -> int:
@@ -163,13 +176,13 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/checker"
-        specs, processor, wall = checked(options.backend, options.names)
+        specs, processor, wall, start = checked(options.backend, options.names)
         path = Path(folder) / "specs"
         path.write_bytes(pickle.dumps(specs))
         command = [sys.executable, __file__, "--bare", str(path)]
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/bare"}
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    alone, alone_wall = json.loads(done.stdout.splitlines()[-1])
+    alone, alone_wall, alone_start = json.loads(done.stdout.splitlines()[-1])
     import torch
 
     result = {
@@ -182,6 +195,8 @@ def main() -> int:
         "added": round(processor / alone - 1, 3),
         "checker_wall_seconds": round(wall, 2),
         "bare_wall_seconds": round(alone_wall, 2),
+        "checker_start_cpu_seconds": round(start, 2),
+        "bare_start_cpu_seconds": round(alone_start, 2),
     }
     print(json.dumps(result, indent=1))
     if options.save:

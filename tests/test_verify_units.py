@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from gbfix.dynamo.records import Break, Capture
 from gbfix.errors import UserError
 from gbfix.verify.arms import Seen, Watcher, concerned, coverage, rewritten_branches
 from gbfix.verify.breaks import fewer_breaks
-from gbfix.verify.compare import differences
-from gbfix.verify.recipes import CallRecipe, TensorRecipe, ValueRecipe, normalised
+from gbfix.verify.compare import _bits, differences
+from gbfix.verify.recipes import CallRecipe, Inputs, TensorRecipe, ValueRecipe, normalised
 from gbfix.verify.search import NoInputs, search
 from gbfix.verify.signatures import Parameter, hints_in, parameters
-from gbfix.verify.snapshot import CallShot, Effects, Raised, aliases, leaves
+from gbfix.verify.snapshot import CallShot, Effects, Raised, aliases, leaves, tensor_shot
 from gbfix.verify.splicing import splice
 from gbfix.verify.targets import parse
 from gbfix.verify.tolerance import Tolerance, derive
@@ -309,3 +310,34 @@ def test_targets_are_taken_apart(tmp_path: Any) -> None:
     for wrong in ("a.b", "a.b:", "nowhere.py", "a-b:C", ""):
         with pytest.raises(UserError):
             parse(wrong)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(2, 3),
+        torch.tensor(1.5),
+        torch.zeros(0, 4),
+        torch.tensor([True, False]),
+        torch.tensor([1, 2], dtype=torch.uint8),
+        torch.randn(3, dtype=torch.bfloat16),
+        torch.randn(3, dtype=torch.complex64),
+        torch.randn(2, 3).t(),
+        torch.tensor([float("nan"), float("inf"), -0.0]),
+    ],
+    ids=str,
+)
+def test_what_was_seen_of_a_tensor_can_be_sent(tensor: torch.Tensor) -> None:
+    shot = tensor_shot(tensor)
+    other = pickle.loads(pickle.dumps(shot))
+    assert (other.dtype, other.shape, other.stride) == (shot.dtype, shot.shape, shot.stride)
+    assert other.values.dtype == shot.values.dtype
+    assert other.values.shape == shot.values.shape
+    assert torch.equal(_bits(other.values), _bits(shot.values))
+
+
+def test_one_call_is_made_as_among_all() -> None:
+    recipes = tuple(CallRecipe((TensorRecipe((2,), seed=seed),)) for seed in range(3))
+    for inputs in (Inputs(recipes=recipes), Inputs(recipes=recipes, only=(0, 2))):
+        for number, (args, _) in enumerate(inputs.make()):
+            assert inputs.make_one(number)[0][0].equal(args[0])

@@ -90,36 +90,6 @@ def compile_with(
         yield
 
 
-def warm_up() -> None:
-    """Compile next to nothing, so that tables made at a first compilation are there before a fork.
-
-    The backend `eager` generates no code and starts no threads; `aot_eager` does start one. Seen on
-    torch 2.13.
-    """
-
-    def nothing(x: torch.Tensor) -> torch.Tensor:
-        return torch.where(x.sum() > 0, x + 1, x)
-
-    with comparable(), torch.no_grad():
-        for dynamic in (False, True):
-            torch.compile(nothing, backend="eager", dynamic=dynamic)(torch.ones(2))
-            reset()
-
-
-def warm_up_inductor() -> None:
-    """Find out what Inductor asks at its first compilation in a process; all get the same answer.
-
-    `codecache.torch_key`, a digest of torch's own sources, and `cpu_vec_isa.pick_vec_isa`, for which
-    it compiles and loads programs. Seen on torch 2.13; without them each process asks for itself.
-    """
-    with contextlib.suppress(Exception):
-        from torch._inductor.codecache import torch_key
-        from torch._inductor.cpu_vec_isa import pick_vec_isa
-
-        torch_key()
-        pick_vec_isa()
-
-
 @contextlib.contextmanager
 def compile_in_use(backend: str | None, mode: str | None) -> Iterator[None]:
     """Make every `torch.compile` use a backend or a mode, and leave all else as it is."""

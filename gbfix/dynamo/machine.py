@@ -5,6 +5,7 @@ Runs in a process that has imported torch; the answer is plain data.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -33,6 +34,16 @@ def describe() -> dict[str, Any]:
         "devices": _devices(),
         "settings": _settings(),
     }
+
+
+@functools.cache
+def has_accelerator() -> bool:
+    """Whether there is a device other than the CPU; it is not touched, so that a fork can use it.
+
+    `torch.accelerator.current_accelerator`, the kind that torch was built for: seen on torch 2.13.
+    """
+    kind = torch.accelerator.current_accelerator()
+    return kind is not None and bool(torch.get_device_module(kind).is_available())
 
 
 def _devices() -> list[str]:

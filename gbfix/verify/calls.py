@@ -6,6 +6,7 @@ Knows how to ask for gradients and where state is kept; not which run a call bel
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import os
 import random
@@ -157,7 +158,7 @@ def _raised(error: BaseException) -> Raised:
 def _random_state() -> Leaves:
     """The state of each generator, as a digest; whether two are equal is all that matters."""
     states: dict[str, bytes] = {
-        "torch": bytes(torch.get_rng_state().tolist()),
+        "torch": _bytes(torch.get_rng_state()),
         "python": repr(random.getstate()).encode(),
     }
     if "numpy" in sys.modules:
@@ -167,8 +168,13 @@ def _random_state() -> Leaves:
         key = state["state"].pop("key")  # to print it would take longer than a call
         states["numpy"] = key.tobytes() + repr(state).encode()
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states["cuda"] = bytes(torch.cuda.get_rng_state().tolist())
+        states["cuda"] = _bytes(torch.cuda.get_rng_state())
     return {f"random.{name}": hashlib.sha1(state).hexdigest() for name, state in states.items()}
+
+
+def _bytes(state: torch.Tensor) -> bytes:
+    """The bytes of a tensor of them; numpy, which need not be installed, is not asked for them."""
+    return ctypes.string_at(state.data_ptr(), state.numel())
 
 
 # State

@@ -20,6 +20,7 @@ import torch
 
 from gbfix.dynamo import control
 from gbfix.dynamo.capture import Recorder, recording
+from gbfix.dynamo.machine import has_accelerator
 from gbfix.dynamo.records import Operators
 from gbfix.verify.arms import WATCH, Watcher
 from gbfix.verify.calls import CallOptions, call, convert, converted, root_of
@@ -148,7 +149,7 @@ def _calls(
     recompiles = [0]
     with _default_dtype(torch.float64 if spec.reference else None):
         for number in spec.inputs.order(len(first)):
-            arguments = maker.make()[number]
+            arguments = maker.make_one(number)
             seed()
             shots.append(call(function, target, module, arguments, options))
             recompiles.append(len(recorder.recompiled) if recorder is not None else 0)
@@ -187,9 +188,23 @@ class Maker:
         Raises:
             LoadError: if the user's function fails.
         """
+        with self._made():
+            return self.inputs.make(self.factory)
+
+    def make_one(self, number: int) -> Arguments:
+        """The arguments of one call, the same every time.
+
+        Raises:
+            LoadError: if the user's function fails.
+        """
+        with self._made():
+            return self.inputs.make_one(number, self.factory)
+
+    @contextlib.contextmanager
+    def _made(self) -> Iterator[None]:
         seed()
         try:
-            return self.inputs.make(self.factory)
+            yield
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -209,8 +224,15 @@ def _evaluating(expressions: Sequence[str], module: Any) -> Callable[[], list[An
 
 
 def seed() -> None:
-    """Start every generator from the same place."""
-    torch.manual_seed(0)
+    """Start every generator from the same place.
+
+    `torch.manual_seed` keeps a stack trace for each kind of device that is not in use, which takes
+    longer than many a call.
+    """
+    if has_accelerator():
+        torch.manual_seed(0)
+    else:
+        torch.default_generator.manual_seed(0)
     random.seed(0)
     with contextlib.suppress(ImportError):
         import numpy

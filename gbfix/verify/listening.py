@@ -37,6 +37,19 @@ class _Capped(io.StringIO):
         """Stay open, whatever the code does to its standard streams."""
 
 
+def set_levels() -> None:
+    """Have everything logged but what torch says of itself.
+
+    To set a level, every logger of the process is looked at, so a server does it for its children.
+    """
+    for logger, level in (
+        (logging.getLogger(), logging.DEBUG),
+        (logging.getLogger("torch"), logging.ERROR),
+    ):
+        if logger.level != level:
+            logger.setLevel(level)
+
+
 class Listener(logging.Handler):
     """Keeps what is printed, logged and warned; the compiler's own is left out."""
 
@@ -55,15 +68,12 @@ class Listener(logging.Handler):
     def listening(self) -> Iterator[None]:
         """Listen to everything in the block.
 
-        Levels are left as they are set here: a worker does nothing but such calls, and to set one,
-        every logger of the process is looked at.
+        Levels are left as `set_levels` sets them: a worker does nothing but such calls.
         """
         out, err = _Capped(), _Capped()
-        root, own = logging.getLogger(), logging.getLogger("torch")
+        root = logging.getLogger()
         root.addHandler(self)
-        for logger, level in ((root, logging.DEBUG), (own, logging.ERROR)):
-            if logger.level != level:
-                logger.setLevel(level)
+        set_levels()
         skipped = compiler_folder()
         try:
             with (

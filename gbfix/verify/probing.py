@@ -127,9 +127,10 @@ def alike(first: Difference, second: Difference) -> bool:
 
 def job(function: str, limits: Limits, *arguments: Any) -> Job:
     """A job with its arguments pickled."""
-    inductor = any(getattr(argument, "backend", None) == "inductor" for argument in arguments)
-    prepare = "gbfix.dynamo.control:warm_up_inductor" if inductor else None
-    return Job(function, pickle.dumps(arguments), limits, prepare)
+    backends = {getattr(argument, "backend", None) for argument in arguments} - {None}
+    prepare = "gbfix.dynamo.warming:warm_up_inductor" if "inductor" in backends else None
+    often = "gbfix.dynamo.warming:warm_up_well" if backends else None
+    return Job(function, pickle.dumps(arguments), limits, prepare, often)
 
 
 def record_of(outcome: Outcome) -> RunRecord:

@@ -6,8 +6,10 @@ recipes come from is not known here.
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -153,8 +155,13 @@ class CallRecipe:
         """The arguments themselves."""
         import torch
 
-        made: Arguments = eval(self.code, {"torch": torch})
+        made: Arguments = eval(_compiled(self.code), {"torch": torch})
         return made
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(code: str) -> types.CodeType:
+    return compile(code, "<arguments>", "eval")
 
 
 @dataclass(frozen=True)
@@ -195,6 +202,12 @@ class Inputs:
         """All arguments, made anew; `factory` is what the text or the expressions stand for."""
         made = self._made(factory)
         return made if self.only is None else [made[number] for number in self.only]
+
+    def make_one(self, number: int, factory: Any = None) -> Arguments:
+        """The arguments of one of the calls that `make` has; recipes do not need the others."""
+        if self.pickled is not None or self.saved or factory is not None:
+            return self.make(factory)[number]
+        return self.recipes[number if self.only is None else self.only[number]].make()
 
     def _made(self, factory: Any) -> list[Arguments]:
         if self.pickled is not None:

@@ -24,6 +24,7 @@ import signal
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,10 @@ PRELOAD = (
     "gbfix.verify.measuring",
 )
 
+# After how many jobs it pays to prepare for those to come; one target alone makes fewer.
+_MANY = 12
+_OFTEN: Counter[str] = Counter()
+
 
 @dataclass
 class _Child:
@@ -90,7 +95,10 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
 
 def _run_batch(jobs: Sequence[Job], parallel: int, client: int) -> list[Outcome] | None:
     """Run jobs, some at a time; None if the client went away meanwhile."""
-    for name in dict.fromkeys(job.prepare for job in jobs if job.prepare is not None):
+    _OFTEN.update(job.often for job in jobs if job.often is not None)
+    wanted = [job.prepare for job in jobs if job.prepare is not None]
+    wanted += [name for name, count in _OFTEN.items() if count > _MANY]
+    for name in dict.fromkeys(wanted):
         _prepare(name)
     outcomes: dict[int, Outcome] = {}
     running: dict[int, _Child] = {}
@@ -128,6 +136,13 @@ def _run_batch(jobs: Sequence[Job], parallel: int, client: int) -> list[Outcome]
 def _prepare(function: str) -> None:
     module, _, name = function.partition(":")
     getattr(importlib.import_module(module), name)()
+    _freeze()
+
+
+def _freeze() -> None:
+    """Keep children that collect garbage from writing to, and so copying, all that is there now."""
+    gc.collect()
+    gc.freeze()
 
 
 def _start(number: int, job: Job) -> _Child:
@@ -236,12 +251,12 @@ def main() -> None:
     for name in PRELOAD:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    from gbfix.dynamo import control
+    from gbfix.dynamo import warming
+    from gbfix.verify.listening import set_levels
 
-    control.warm_up()
-    # Children that collect garbage would otherwise write to, and so copy, all that is imported.
-    gc.collect()
-    gc.freeze()
+    warming.warm_up()
+    set_levels()
+    _freeze()
     serve(source, sink)
 
 

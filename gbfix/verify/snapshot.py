@@ -6,6 +6,7 @@ properties, or a text for anything else. What is compared with what is not decid
 
 from __future__ import annotations
 
+import ctypes
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,15 @@ class TensorShot:
     device: str
     requires_grad: bool
     values: torch.Tensor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As plain bytes; torch's own pickles of small tensors are many times as large and slow."""
+        given = self.type, self.dtype, self.shape, self.stride, self.device, self.requires_grad
+        if self.values.is_quantized:
+            return TensorShot, (*given, self.values)
+        size = self.values.numel() * self.values.element_size()
+        content = ctypes.string_at(self.values.data_ptr(), size) if size else b""
+        return _of_bytes, (given, self.values.dtype, tuple(self.values.shape), content)
 
 
 Leaf = TensorShot | float | str
@@ -74,6 +84,14 @@ class CallShot:
     aliases: dict[str, str] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     raised: Raised | None = None
+
+
+def _of_bytes(
+    given: tuple[Any, ...], dtype: torch.dtype, shape: tuple[int, ...], content: bytes
+) -> TensorShot:
+    flat = torch.frombuffer(bytearray(content), dtype=dtype) if content else torch.empty(0)
+    whole = *given, flat.to(dtype).reshape(shape)
+    return TensorShot(*whole)
 
 
 def tensor_shot(tensor: torch.Tensor) -> TensorShot:
