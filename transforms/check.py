@@ -34,7 +34,6 @@ import ast
 
 from gbfix.analysis.checkers import checker_call
 from gbfix.analysis.conditions import Refused, Split, split
-from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling
@@ -44,6 +43,7 @@ from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.placement import around, compiled_block, eager_only_test, width_for
+from gbfix.lowering.validations import check_not_caught, check_only_raises
 from gbfix.lowering.views import is_elif
 from gbfix.settings import CheckStyle
 from gbfix.source.text import Edit
@@ -58,7 +58,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     Raises:
         Refused: where the branch does more than raise, or its test has no tensor form.
     """
-    _check_not_caught(site.statement, context)
+    check_not_caught(site.statement, context)
     if isinstance(site.node, ast.Assert):
         return _assertion(site.node, context)
     if isinstance(site.node, ast.Call) and isinstance(site.statement, ast.Expr):
@@ -68,7 +68,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused("unusual-condition", "what raises is not an `if` or an `assert`")
     if not (node.body and isinstance(node.body[-1], ast.Raise)):
         return _raising_else(node, context)
-    _check_only_raises(node.body, context)
+    check_only_raises(node.body, context)
     if context.settings.check is CheckStyle.SKIP:
         return _skip(node, context)
     parts = split(node.test, context.analysis, context.facts)
@@ -83,16 +83,6 @@ def propose(site: BreakSite, context: Context) -> Fix:
     join = "" if is_elif(node, context.info.module) else "el"
     edit = compiled_block(node, body, torch, parts.guards, context, join=join)
     return Fix("check", Safety.REVIEW, _RAISES, (edit,), context.needs_torch)
-
-
-def _check_only_raises(body: list[ast.stmt], context: Context) -> None:
-    """What stands before the `raise` is skipped when compiled, so it may only prepare or report."""
-    found = effects(body[:-1], context.analysis, context.facts)
-    if found.attributes or found.mutated or found.random:
-        raise Refused("work-before-raise", "the branch changes something before it raises")
-    for statement in body[:-1]:
-        if isinstance(statement, (ast.For, ast.While, ast.With, ast.Try, ast.Return)):
-            raise Refused("work-before-raise", "the branch does more than prepare an exception")
 
 
 def _message_of(statement: ast.stmt, context: Context) -> str:
@@ -181,17 +171,6 @@ def _skip_assertion(node: ast.Assert, torch: str, context: Context) -> Fix:
     if "\n" in context.view.slice(start, end):
         edits = (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
     return Fix("check", Safety.REVIEW, _SKIPS, edits, context.needs_torch)
-
-
-def _check_not_caught(node: ast.stmt, context: Context) -> None:
-    """A check inside the graph raises where nothing in the function can catch it."""
-    parents = context.info.module.parents
-    current: ast.AST = node
-    while current is not context.info.node:
-        parent = parents[current]
-        if isinstance(parent, ast.Try) and current in parent.body and parent.handlers:
-            raise Refused("caught-exception", "the exception is caught in the same function")
-        current = parent
 
 
 TRANSFORM = Transform(

@@ -40,6 +40,12 @@ _INTEGER = frozenset(
     ["argmax", "argmin", "argsort", "long", "int", "count_nonzero", "bincount", "searchsorted"]
 )
 _KEEPING = frozenset("max min amax amin median".split())
+# They arrange the elements of a tensor anew, or pick some, and leave the dtype as it is.
+_ARRANGING = frozenset(
+    "unsqueeze squeeze expand expand_as broadcast_to view view_as reshape reshape_as flatten unflatten "
+    "ravel t transpose permute swapaxes swapdims movedim moveaxis select narrow diagonal unfold repeat "
+    "tile gather index_select take_along_dim roll flip contiguous clone".split()
+)
 _LIKE = frozenset(
     {
         "torch.zeros_like",
@@ -143,7 +149,20 @@ def _tensor_result(
         )
     if operation.keeps and first.floating:
         result = replace(result, floating=True)
+    if (
+        last in _ARRANGING
+        and arguments
+        and first is arguments[0]
+        and (last != "view" or _are_sizes(others))
+    ):
+        flags = {"boolean": first.boolean, "floating": first.floating, "integer": first.integer}
+        result = replace(result, **flags)
     return result
+
+
+def _are_sizes(values: Sequence[Value]) -> bool:
+    """Whether none of the arguments can be a dtype, as in `x.view(torch.int32)`."""
+    return all(v.only(Kind.STATIC) and v.reference is None for v in values)
 
 
 def layer_result(reference: str, arguments: Sequence[Value]) -> Value | None:
