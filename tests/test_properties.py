@@ -128,9 +128,6 @@ def _foretold(difference: Difference, reasons: str) -> bool:
     # What is not printed is not computed, and raises nothing.
     if "nothing is printed" in reasons and difference.detail.startswith("raises "):
         return True
-    # torch tells on standard error in which graph a call that raises has failed.
-    if "torch/fx/graph_module.py" in difference.detail:
-        return True
     kinds = ("expected same dtype", "sorted order of strides", "same strides", "expected same dim")
     told = difference.detail
     return "dtype and stride" in reasons and any(kind in told for kind in kinds)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import logging
 import pickle
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from gbfix.errors import UserError
 from gbfix.verify.arms import Seen, Watcher, concerned, coverage, rewritten_branches
 from gbfix.verify.breaks import fewer_breaks
 from gbfix.verify.compare import _bits, differences
+from gbfix.verify.listening import Listener
 from gbfix.verify.recipes import CallRecipe, Inputs, TensorRecipe, ValueRecipe, normalised
 from gbfix.verify.search import NoInputs, search
 from gbfix.verify.signatures import Parameter, hints_in, parameters
@@ -341,3 +345,25 @@ def test_one_call_is_made_as_among_all() -> None:
     for inputs in (Inputs(recipes=recipes), Inputs(recipes=recipes, only=(0, 2))):
         for number, (args, _) in enumerate(inputs.make()):
             assert inputs.make_one(number)[0][0].equal(args[0])
+
+
+@pytest.fixture
+def levels() -> Iterator[None]:
+    """What is logged at which level, as it was before."""
+    loggers = logging.getLogger(), logging.getLogger("torch")
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("levels")
+def test_what_torch_tells_of_a_graph_that_fails_is_no_output() -> None:
+    graph = torch.fx.symbolic_trace(lambda x: x.view(7))
+    heard = Listener()
+    with heard.listening(), pytest.raises(RuntimeError):
+        print("mine", file=sys.stderr)
+        graph.print_readable()
+        graph(torch.ones(2))
+    assert heard.effects.stderr == ("mine",)
+    assert any("view" in line for line in heard.effects.stdout)

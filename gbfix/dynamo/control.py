@@ -7,6 +7,7 @@ while code is measured. The module knows nothing of what is run or how it is com
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -145,6 +146,26 @@ def without_caches() -> Iterator[None]:
     known: dict[str, Any] = {header: False} if hasattr(inductor, header) else {}
     with inductor.patch(**known), fresh():
         yield
+
+
+@contextlib.contextmanager
+def without_notes() -> Iterator[None]:
+    """Keep torch from telling on standard error in which line of a graph a call has failed.
+
+    `fx.graph_module._WrappedCall` prints it there before it passes the exception on. What else that
+    module prints, it was asked for. Seen on torch 2.13.
+    """
+
+    def told(*values: Any, file: Any = None, **how: Any) -> None:
+        if file is None or file is not sys.stderr:
+            print(*values, file=file, **how)
+
+    module = vars(torch.fx.graph_module)
+    module["print"] = told
+    try:
+        yield
+    finally:
+        module.pop("print", None)
 
 
 @contextlib.contextmanager

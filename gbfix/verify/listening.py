@@ -11,7 +11,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 
-from gbfix.dynamo.control import compiler_folder
+from gbfix.dynamo.control import compiler_folder, without_notes
 from gbfix.verify.snapshot import Effects
 
 _MOST_OUTPUT = 1 << 20
@@ -79,6 +79,7 @@ class Listener(logging.Handler):
             with (
                 contextlib.redirect_stdout(out),
                 contextlib.redirect_stderr(err),
+                without_notes(),
                 warnings.catch_warnings(record=True) as warned,
             ):
                 warnings.simplefilter("always")
