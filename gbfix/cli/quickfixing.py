@@ -96,10 +96,13 @@ def _read(path: Path | None, stdin_name: Path | None) -> SourceFile:
     from gbfix.source.loading import decode, load, without_syntax_errors
 
     if path is None:
-        name = stdin_name or requests.STDIN
-        loaded = without_syntax_errors(decode(name, sys.stdin.buffer.read()), {name})
+        loaded = decode(stdin_name or requests.STDIN, sys.stdin.buffer.read())
     else:
-        loaded = without_syntax_errors(load([path]), {path})
+        loaded = load([path])
+    # What mentions torch is parsed when it is looked at.
+    loaded = without_syntax_errors(
+        loaded, {source.path for source in loaded.sources if "torch" not in source.text}
+    )
     if loaded.errors:
         raise UserError(loaded.errors[0].sentence)
     (source,) = loaded.sources

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gbfix.analysis.expressions import dotted
 from gbfix.codegen.view import View
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ class Changes:
 
 def copy_statements(view: View, statements: Sequence[ast.stmt], changes: Changes, unit: str) -> str:
     """The statements at no indentation, changed, without comments; ends with a newline."""
+    lines = [_plain(view, statement, changes) for statement in statements]
+    if all(line is not None for line in lines):
+        return "".join(f"{line}\n" for line in lines)
+    return copied_by_tree(view, statements, changes, unit)
+
+
+def copied_by_tree(view: View, statements: Sequence[ast.stmt], changes: Changes, unit: str) -> str:
+    """The same, whatever the statements are; it takes libcst, which takes long to load."""
     import libcst as cst
 
     nodes: list[cst.SimpleStatementLine | cst.BaseCompoundStatement] = []
@@ -45,6 +54,44 @@ def copy_statements(view: View, statements: Sequence[ast.stmt], changes: Changes
     module = cst.Module(nodes, default_indent=unit)
     changed = module.visit(_changer(changes))
     return changed.code
+
+
+def _plain(view: View, statement: ast.stmt, changes: Changes) -> str | None:
+    """A simple statement on one line; None where there is more to it."""
+    if not isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)):
+        return None
+    if getattr(statement, "lineno", None) is None:
+        return None
+    if isinstance(statement, ast.AugAssign) and dotted(statement.target) in changes.out_of_place:
+        return None
+    text = view.text(statement)
+    # Offsets of nodes count bytes, and nodes inside of a string have none of their own.
+    if "\n" in text or not text.isascii() or (changes.names and "{" in text):
+        return None
+    if changes.buffers and ".register_buffer" in text:
+        return None
+    first = statement.col_offset
+    for node in reversed(_replaced(statement, changes)):
+        assert node.end_col_offset is not None
+        start, end = node.col_offset - first, node.end_col_offset - first
+        name = dotted(node) or ""
+        if text[start:end] != name:  # a node that is not from this text
+            return None
+        text = f"{text[:start]}{changes.names[name]}{text[end:]}"
+    return text
+
+
+def _replaced(statement: ast.stmt, changes: Changes) -> list[ast.Attribute]:
+    """The attributes that are another name in the copy, in the order of the text."""
+    found: list[ast.Attribute] = []
+    todo: list[ast.AST] = [statement] if changes.names else []
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Attribute) and dotted(node) in changes.names:
+            found.append(node)
+        else:
+            todo += ast.iter_child_nodes(node)
+    return sorted(found, key=lambda node: node.col_offset)
 
 
 def _parse(

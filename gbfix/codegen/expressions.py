@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from gbfix.codegen.joining import joined
 from gbfix.codegen.view import View
 
 if TYPE_CHECKING:
@@ -37,6 +38,12 @@ def copied(node: ast.expr, text: str) -> str:
 
 def flatten(text: str) -> str:
     """An expression without line breaks or comments outside of its strings."""
+    found = joined(text)
+    return found if found is not None else by_tree(text)
+
+
+def by_tree(text: str) -> str:
+    """The same, whatever is in the expression; it takes libcst, which takes long to load."""
     import libcst as cst
 
     class Flatten(cst.CSTTransformer):
@@ -83,6 +90,18 @@ def flatten(text: str) -> str:
             self, original_node: cst.Tuple, updated_node: cst.Tuple
         ) -> cst.BaseExpression:
             return self._display(updated_node)
+
+        def leave_Subscript(
+            self, original_node: cst.Subscript, updated_node: cst.Subscript
+        ) -> cst.Subscript:
+            *others, last = updated_node.slice
+            part = last.slice
+            if not isinstance(part, cst.Slice) or isinstance(last.comma, cst.Comma):
+                return updated_node
+            if part.upper is None and not isinstance(part.second_colon, cst.Colon):
+                colon = part.first_colon.with_changes(whitespace_after=cst.SimpleWhitespace(""))
+                last = last.with_changes(slice=part.with_changes(first_colon=colon))
+            return updated_node.with_changes(slice=[*others, last])
 
         def leave_LeftSquareBracket(
             self, original_node: cst.LeftSquareBracket, updated_node: cst.LeftSquareBracket
