@@ -27,6 +27,9 @@ noticed. Where the arms read two tensors of one storage, such as `x` and `x.view
 them go in as copies, for the same reason. Attributes and buffers that an arm sets are selected as
 values and set once, after the call. An early return takes the rest of the function as its other arm.
 
+A sum of such a tensor that an arm computes with is written `(x * 1).sum()`: the gradient of a plain sum
+has strides of 0, on which the backward pass of `torch.cond` fails where the other arm's has not.
+
 Gradients of tensors that only one arm uses are zeros instead of None in the compiled path. If the
 arms give different dtypes or strides, compilation fails with a message from `torch.cond`.
 """
@@ -46,6 +49,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.aliases import (
     check_not_changed_later,
+    own_names,
     shared_root,
     tensor_sources,
 )
@@ -53,6 +57,7 @@ from gbfix.lowering.branch import (
     Branch,
     find_branch,
 )
+from gbfix.lowering.dense_gradients import Replacement, dense_sums
 from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression, selected
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
 from gbfix.lowering.functions import carried_names, function_body
@@ -123,7 +128,21 @@ def _writer(
         if "." in operand:
             renamed[operand] = context.names.take(operand.rsplit(".", 1)[1])
     width = width_for(context, branch.node, nested=nested)
-    return Writer(context, branch, torch, width, operands, renamed)
+    return Writer(
+        context, branch, torch, width, operands, renamed, sums=_dense_sums(branch, context)
+    )
+
+
+def _dense_sums(branch: Branch, context: Context) -> list[Replacement]:
+    """What to write for sums, where gradients may pass through them."""
+    if gradients_are_off(branch.node, context.info):
+        return []
+    analysis, view = context.analysis, context.view
+    return [
+        found
+        for arm in branch.arms
+        for found in dense_sums(arm.statements, own_names(arm.statements, analysis), analysis, view)
+    ]
 
 
 def _straight(

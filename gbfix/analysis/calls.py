@@ -31,6 +31,9 @@ _TURNING = frozenset(
     "t transpose permute swapaxes swapdims movedim moveaxis expand "
     "scaled_dot_product_attention".split()
 )
+_RESHAPING = frozenset(
+    "reshape expand expand_as unsqueeze squeeze transpose permute flatten view_as".split()
+)
 # Contiguous, however what they are given lies in memory.
 _DENSE = frozenset(
     "contiguous masked_fill masked_scatter scatter scatter_add index_add index_copy cumsum "
@@ -130,6 +133,8 @@ def _tensor_result(
     last = operation.name.rsplit(".", 1)[-1]
     if last in _TURNING or (first.turned and (operation.pointwise or operation.alias)):
         result = replace(result, turned=last not in _DENSE)
+    if first.boolean and last in _RESHAPING:
+        result = replace(result, boolean=True)
     others = [v for v in everything if v is not first]
     plain = all(v.only(Kind.STATIC | Kind.NONE) for v in others)
     if (operation.pointwise and len(tensors) == 1 and plain) or (

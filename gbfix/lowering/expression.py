@@ -23,7 +23,9 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
 from gbfix.lowering.branch import check_tensor
-from gbfix.lowering.gradients import held_attributes, stale_graph, stale_reason
+from gbfix.lowering.dense_gradients import dense_sums, with_dense_sums
+from gbfix.lowering.doubling import in_compiled_path
+from gbfix.lowering.gradients import gradients_are_off, held_attributes, stale_graph, stale_reason
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import around, compiled_block, unlike_shapes, width_for
@@ -109,6 +111,9 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
         stored = [n for t in getattr(statement, "targets", ()) if (n := dotted(t)) is not None]
         check_stores((statement, statement), stored, analysis, context.facts)
         a, b = (_cloned(n, t, context) for n, t in zip(values, (a, b), strict=True))
+        if not gradients_are_off(statement, context.info):
+            sums = dense_sums(values, frozenset(), analysis, context.view)
+            a, b = (with_dense_sums(text, sums) for text in (a, b))
         copies = [c for c in copies_needed(values, (), statement, analysis) if "." not in c]
         head = f"lambda {', '.join(copies)}" if copies else "lambda"
         arguments = [predicate.text, f"{head}: {a}", f"{head}: {b}"]
@@ -147,7 +152,7 @@ def _placed(
     whole = selection.branch or statement
     width = width_for(context, whole)
     body = _statement(at, statement, head, arguments, context, width)
-    if context.only_compiled and not guards:
+    if (context.only_compiled or in_compiled_path(statement, context)) and not guards:
         start, end = view.start(whole), view.end(whole)
         alone = selection.branch is None or not is_elif(selection.branch, context.info.module)
         if alone and not view.has_comment(start, end):

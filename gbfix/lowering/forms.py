@@ -18,6 +18,7 @@ from gbfix.codegen.expressions import flat
 from gbfix.codegen.predicates import Rendered
 from gbfix.fixes import Context
 from gbfix.lowering.branch import Branch, Output
+from gbfix.lowering.dense_gradients import Replacement, with_dense_sums
 from gbfix.lowering.reads import spared_read
 from gbfix.lowering.results import Result, Straight
 from gbfix.lowering.stores import value_text
@@ -34,7 +35,7 @@ class Writer:
 
     `detached` names the attributes that `torch.cond` decides and that take no part in gradients: its
     results require one if anything it reads does, and kept, they would hold on to the graph. `copied`
-    names the operands that are handed in as copies.
+    names the operands that are handed in as copies, `sums` what is written for sums in an arm.
     """
 
     context: Context
@@ -46,6 +47,7 @@ class Writer:
     detached: frozenset[str] = frozenset()
     free: dict[str, str] = field(default_factory=dict)
     copied: frozenset[str] = frozenset()
+    sums: Sequence[Replacement] = ()
 
     @property
     def unit(self) -> str:
@@ -76,7 +78,7 @@ class Writer:
             if tensor is not None and isinstance(inner, ast.Call):
                 single = "" if analysis.values[tensor].zero_dim else ".reshape(())"
                 text = text.replace(flat(view, inner), f"{flat(view, tensor)}.detach(){single}")
-        return text
+        return with_dense_sums(text, self.sums)
 
     def cloned(self, result: Result, contiguous: bool = False) -> str:
         """A result copied, so that it shares no storage; contiguous where the other arm's is."""
@@ -219,12 +221,13 @@ class Writer:
         head, stores, tail = self._head()
         colon = f" {', '.join(parameters)}:" if parameters else ":"
         for name, body, results in zip(self._function_names(), bodies, returned, strict=True):
-            result = self._tuple(results)
+            result = with_dense_sums(self._tuple(results), self.sums)
             short = f"lambda{colon} {result}"
             if not body and layout.fits(self.unit + short + ",", self.width):
                 names.append(short)
                 continue
             text = copy_statements(self.context.view, body, changes, self.unit) if body else ""
+            text = with_dense_sums(text, self.sums)
             value = result[1:-1] if len(results) > 1 else result
             functions.append(self._function(name, parameters, f"{text}return {value}"))
             names.append(name)

@@ -173,9 +173,29 @@ def _removal(node: ast.If, context: Context) -> list[Edit]:
         return [Edit(first, view.next_line(view.end(node)), "")]
     other = node.orelse[0]
     if len(node.orelse) != 1 or not isinstance(other, ast.If):
-        return []
+        return _only_else(node, context)
     keyword = 0 if view.source.text.startswith("elif", start) else len("el")
     return [Edit(start, view.start(other) + keyword, "")]
+
+
+def _only_else(node: ast.If, context: Context) -> list[Edit]:
+    """What stands in the `else` in the place of the whole `if`, one step less indented."""
+    view, first = context.view, node.orelse[0]
+    start, end = view.line_start(view.start(first)), view.end(node.orelse[-1])
+    text = view.slice(start, end)
+    deep, flat = view.indent(first), view.indent(node)
+    whole = not view.source.text.startswith("elif", view.start(node))
+    lines = text.splitlines(keepends=True)
+    if not whole or any(line.strip() and not line.startswith(deep) for line in lines):
+        return []
+    if any(
+        isinstance(n, (ast.Constant, ast.JoinedStr)) and n.end_lineno != n.lineno
+        for s in node.orelse
+        for n in walk_scope(s)
+    ):
+        return []  # a text over several lines would change
+    moved = "".join(line.replace(deep, flat, 1) if line.strip() else line for line in lines)
+    return [Edit(view.line_start(view.start(node)), end, moved)]
 
 
 def replacing(branch: Branch, body: str, context: Context) -> tuple[Edit, ...]:
