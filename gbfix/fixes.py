@@ -102,6 +102,7 @@ class Fix:
         asking: the compiled path asks itself for what was not proven, and is right where no tensor
             decides.
         whole: whether it treats the sites that its edits enclose as well.
+        last: it waits until nothing else of its function is to be fixed.
     """
 
     transform: str
@@ -113,6 +114,7 @@ class Fix:
     by_running: bool = False
     asking: bool = False
     whole: bool = False
+    last: bool = False
 
     @property
     def offer(self) -> FixOffer:

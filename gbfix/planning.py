@@ -136,6 +136,8 @@ def compatible(
     listed with it.
     """
     wanted = [(o, f) for o in outcomes if (f := chosen(o, settings)) is not None]
+    early = {id(o.site.function.node) for o, f in wanted if not f.last}
+    wanted = [(o, f) for o, f in wanted if not f.last or id(o.site.function.node) not in early]
     wanted.sort(key=lambda pair: _depth_key(pair[0]))
     done: list[tuple[Outcome, Fix]] = []
     taken: list[tuple[int, int]] = []

@@ -41,14 +41,13 @@ import ast
 
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.effects import function_effects
-from gbfix.analysis.facts import Facts
-from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.called import is_only_called
 from gbfix.lowering.outside import calls_layers
 from gbfix.python_diagnoses import DISABLED_FUNCTION
 from gbfix.source.text import Edit
@@ -79,7 +78,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     ):
         raise NotApplicable("not-a-helper", "the function is suspended and resumed")
     reason = _reason(site, context)
-    if not _is_only_called(info, context.facts):
+    if not is_only_called(info, context.facts):
         raise NotApplicable("not-a-helper", f"`{node.name}` is not only called")
     torch = context.torch(node.body[0])
     at = view.start(node)
@@ -135,30 +134,6 @@ def _traced_work(context: Context) -> ast.AST | None:
     if found is None or any(v for _, v in found.mutated if isinstance(v, ast.AugAssign)):
         return context.info.node
     return None
-
-
-def _is_only_called(info: FunctionInfo, facts: Facts) -> bool:
-    """Whether every use of a function is a call of it, and one of them stands in the region."""
-    reached = False
-    for module in facts.project.naming(info.node.name):
-        for node in module.naming(info.node.name):
-            if not _is_named(node, info, module):
-                continue
-            parent = module.parents[node]
-            if not isinstance(parent, ast.Call) or parent.func is not node:
-                return False
-            around: ast.AST | None = parent
-            while around is not None and not isinstance(around, ast.FunctionDef):
-                around = module.parents.get(around)
-            reached = reached or (around is not info.node and around in facts.region)
-    return reached
-
-
-def _is_named(node: ast.AST, info: FunctionInfo, module: Module) -> bool:
-    if info.owner is not None:
-        return isinstance(node, ast.Attribute) and node.attr == info.node.name
-    is_name = isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
-    return is_name and module.qualify(node) == info.qualified
 
 
 TRANSFORM = Transform(

@@ -312,6 +312,6 @@ TRANSFORM = Transform(
     summary="move what cannot be traced into a function of its own",
     doc=__doc__ or "",
     propose=propose,
-    rank=96,
+    rank=97,
     lessens=True,
 )

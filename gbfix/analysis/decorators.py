@@ -63,3 +63,13 @@ def disabled(info: FunctionInfo) -> bool:
             return True
         outer = outer.outer
     return False
+
+
+def traces_callees(info: FunctionInfo) -> bool:
+    """Whether a function is kept from being traced by a mark that does not reach what it calls."""
+    return any(
+        isinstance(d, ast.Call)
+        and decorator_name(d, info.module) in MARKS
+        and any(k.arg == "recursive" and ast.unparse(k.value) == "False" for k in d.keywords)
+        for d in info.node.decorator_list
+    )

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from gbfix.analysis.decorators import COMPILE, compiled_directly, decorator_name, disabled
+from gbfix.analysis.decorators import (
+    COMPILE,
+    compiled_directly,
+    decorator_name,
+    disabled,
+    traces_callees,
+)
 from gbfix.analysis.dynamo_settings import CompilePlace, place_of
 from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
@@ -369,6 +375,7 @@ class Regions:
         self, roots: Iterable[FunctionInfo], wanted: frozenset[ast.AST] | None = None
     ) -> dict[ast.AST, FunctionInfo]:
         seen: dict[ast.AST, FunctionInfo] = {}
+        passed: set[ast.AST] = set()
         todo = list(roots)
         if wanted is not None:
             todo.sort(key=lambda info: info.node in wanted)
@@ -376,7 +383,12 @@ class Regions:
             if wanted is not None and wanted <= seen.keys():
                 break
             info = todo.pop()
-            if info.node in seen or self._disabled(info):
+            if info.node in seen or info.node in passed:
+                continue
+            if self._disabled(info):
+                passed.add(info.node)
+                analysis = self.facts.analysis(info) if traces_callees(info) else None
+                todo += self._called(analysis) if analysis is not None else ()
                 continue
             if info.module in self._left_alone:
                 known = info.module.function_of.get(info.node, info)

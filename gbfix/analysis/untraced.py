@@ -16,7 +16,7 @@ from gbfix.analysis.draws import draw, is_computed_with
 from gbfix.analysis.dynamo_settings import TRACE_AUTOGRAD
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.logs import is_log_call
-from gbfix.analysis.project import ClassInfo, FunctionInfo
+from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
 from gbfix.analysis.record import Analysis
 from gbfix.analysis.trees import children, walk
 from gbfix.analysis.values import Kind
@@ -99,7 +99,8 @@ _NAMES: tuple[tuple[Diagnosis, str], ...] = (
     (LIBRARY_CHECK, "torch.nn.functional.gaussian_nll_loss"),
     (
         SPARSE_TENSOR,
-        "torch:sparse_coo_tensor,sparse_csr_tensor torch.sparse:mm,addmm,softmax,log_softmax",
+        """torch:sparse_coo_tensor,sparse_csr_tensor,sparse_csc_tensor,sparse_compressed_tensor
+        torch:spmm,hspmm,sspaddmm torch.sparse:mm,addmm,softmax,log_softmax,sum,sampled_addmm""",
     ),
     (AUTOGRAD_CALL, "torch.autograd:grad,backward"),
 )
@@ -111,6 +112,17 @@ _BACKWARD_HOOKS = frozenset(
 LOSS_CHECKS = frozenset({"torch.nn.utils.clip_grad_norm_"})
 # Tensor methods whose answer Dynamo cannot give (`data_ptr` alone is traced, arithmetic on it is not).
 _STORAGE_METHODS = frozenset({"is_inference", "is_pinned", "is_shared", "storage_offset"})
+# Tensor methods that make a sparse tensor, or take one.
+_SPARSE_METHODS = frozenset(
+    "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc coalesce sparse_mask".split()
+)
+_GENERATORS = frozenset(
+    {"random.Random", "random.SystemRandom", "numpy.random.RandomState"}
+    | {"numpy.random.default_rng", "numpy.random.Generator"}
+)
+_DRAWS = frozenset(
+    name.rpartition(".")[2] for name, found in UNTRACED.items() if found is RANDOM_CALL
+) | {"uniform", "randint", "randrange", "random"}
 
 
 @dataclass(frozen=True)
@@ -249,8 +261,33 @@ def untraced(node: ast.Call, analysis: Analysis, facts: Facts) -> Diagnosis | No
     if function is not None and function.kinds == Kind.MODULE:
         return RECURRENT_LAYER if function.reference in RECURRENT else None
     if isinstance(node.func, ast.Attribute):
+        if node.func.attr in _DRAWS and _is_generator(node.func.value, analysis, facts):
+            return RANDOM_CALL
         return _method(node.func, analysis)
     return None
+
+
+def _is_generator(node: ast.expr, analysis: Analysis, facts: Facts) -> bool:
+    """Whether an attribute or a variable of the module holds a generator of Python or NumPy.
+
+    Dynamo draws from a copy of it, whose state is the same in every call.
+    """
+    info = analysis.info
+    made: list[tuple[Module, ast.expr | None]] = []
+    if isinstance(node, ast.Attribute) and info.owner is not None:
+        if getattr(node.value, "id", "") == "self":
+            made = [
+                (cls.module, write.value)
+                for cls in facts.project.mro(info.owner)
+                for write in facts.writes(cls).get(node.attr, ())
+            ]
+    elif isinstance(node, ast.Name):
+        bound = info.module.bindings.get(node.id, ())
+        made = [(info.module, b if isinstance(b, ast.expr) else None) for b in bound]
+    return bool(made) and all(
+        isinstance(value, ast.Call) and module.qualify(value.func) in _GENERATORS
+        for module, value in made
+    )
 
 
 def disabled_function(node: ast.AST, analysis: Analysis, facts: Facts) -> FunctionInfo | None:
@@ -322,6 +359,8 @@ def _method(function: ast.Attribute, analysis: Analysis) -> Diagnosis | None:
         return STORAGE_QUERY if used and telling else None
     if function.attr in _STORAGE_METHODS:
         return STORAGE_QUERY if telling else None
+    if function.attr in _SPARSE_METHODS:
+        return SPARSE_TENSOR if telling else None
     if function.attr == "retain_grad" and telling:
         return AUTOGRAD_CALL
     data = bool(receiver.kinds & (Kind.TENSOR | Kind.MAYBE))
