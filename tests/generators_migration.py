@@ -17,6 +17,7 @@ from gbfix.migrate.outcome import (
     FixMade,
     Fragment,
     MigratedFile,
+    Offered,
     Outcome,
     Policy,
     Site,
@@ -38,6 +39,15 @@ _FIXES = (
     ("cond", "review", "compiled, `None` gradients become zeros"),
     ("check", "review", "compiled, a failed check raises `RuntimeError`"),
     ("hoist", "unsafe", "the buffer is assumed never to change"),
+)
+_OFFERS = (
+    Offered("disable", "unsafe", "the statements are run in Python"),
+    Offered(
+        "capture",
+        "review",
+        "numbers are captured",
+        "torch._dynamo.config.capture_scalar_outputs = True",
+    ),
 )
 _DECLINED = (
     Declined("cond", "impure-arm", "An arm appends to `self.history`."),
@@ -132,7 +142,7 @@ def _site(chance: random.Random, line: int) -> Site:
     message = "branches on the tensor `scores.max() > self.limit`"
     return Site(
         17 * line, 9, 17 * line, 40, code, name, message, "Encoder.forward",
-        chance.random() < 0.8, fix, refusals,
+        chance.random() < 0.8, fix, refusals, None, () if fix else _OFFERS[: chance.randrange(3)],
     )  # fmt: skip
 
 

@@ -82,6 +82,8 @@ def test_page_holds_the_whole_outcome() -> None:
         for site, original in zip(shipped.get("sites", ()), file.sites, strict=True):
             reasons = [data["reasons"][index] for index in site.get("refusals", ())]
             assert [r["sentence"] for r in reasons] == [r.sentence for r in original.refusals]
+            offers = [data["offers"][index] for index in site.get("offers", ())]
+            assert [o["reason"] for o in offers] == [o.reason for o in original.offers]
 
 
 def test_what_was_not_measured_is_not_zero() -> None:

@@ -67,6 +67,16 @@ class Declined:
 
 
 @dataclass(frozen=True)
+class Offered:
+    """A fix that could be taken; `setting` is the setting of Dynamo that it makes, if it is one."""
+
+    transform: str
+    safety: str
+    reason: str
+    setting: str | None = None
+
+
+@dataclass(frozen=True)
 class Site:
     """A break site and what became of it.
 
@@ -79,6 +89,7 @@ class Site:
         fix: what was done; None if it was left as it was.
         refusals: why what was tried before that was not done.
         cost: fragments times calls, as a trace has counted them.
+        offers: the other fixes that could be taken, the preferred one first.
     """
 
     line: int
@@ -93,6 +104,7 @@ class Site:
     fix: FixMade | None = None
     refusals: tuple[Declined, ...] = ()
     cost: int | None = None
+    offers: tuple[Offered, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from gbfix.migrate.outcome import (
     Error,
     FixMade,
     MigratedFile,
+    Offered,
     Site,
     State,
     Totals,
@@ -123,6 +124,11 @@ def _site(finding: Finding) -> Site:
         FixMade(made.transform, made.safety.label, made.reason) if made else None,
         tuple(Declined(r.transform, r.code, r.sentence) for r in finding.refusals),
         finding.seen.cost if finding.seen else None,
+        tuple(
+            Offered(offer.transform, offer.safety.label, offer.reason, offer.setting)
+            for offer in finding.offers
+            if made is None or offer.transform != made.transform
+        ),
     )
 
 

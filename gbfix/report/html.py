@@ -12,6 +12,7 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
 from functools import cache
@@ -19,7 +20,7 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Any
 
-from gbfix.migrate.outcome import Declined, Outcome
+from gbfix.migrate.outcome import Declined, Offered, Outcome
 
 _SCRIPTS = (
     "dom.js",
@@ -83,34 +84,36 @@ def _digest(text: str) -> str:
 def _data(outcome: Outcome) -> str:
     """The outcome as JSON that can stand in a script tag.
 
-    Reasons for declining recur by the thousand, so they are in a table of their own, `reasons`, and
-    sites hold indices into it. What is None or empty is left out.
+    Reasons for declining and fixes on offer recur by the thousand, so they are in tables of their own,
+    `reasons` and `offers`, and sites hold indices into these. What is None or empty is left out.
     """
-    reasons: dict[Declined, int] = {}
-    content = _plain(outcome, reasons)
+    tables: dict[type, dict[Any, int]] = {Declined: {}, Offered: {}}
+    content = _plain(outcome, tables)
     content["project"] = _project(outcome)
-    content["reasons"] = [_plain(reason, None) for reason in reasons]
+    content["reasons"] = [_plain(reason, {}) for reason in tables[Declined]]
+    content["offers"] = [_plain(offer, {}) for offer in tables[Offered]]
     text = json.dumps(content, separators=(",", ":"))
     for char, escape in _ESCAPES.items():
         text = text.replace(char, escape)
     return text
 
 
-def _plain(value: Any, reasons: dict[Declined, int] | None) -> Any:
+def _plain(value: Any, tables: Mapping[type, dict[Any, int]]) -> Any:
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, tuple | list):
-        return [_plain(item, reasons) for item in value]
+        return [_plain(item, tables) for item in value]
     if isinstance(value, dict):
-        return {key: _plain(item, reasons) for key, item in value.items()}
-    if isinstance(value, Declined) and reasons is not None:
-        return reasons.setdefault(value, len(reasons))
+        return {key: _plain(item, tables) for key, item in value.items()}
+    table = tables.get(value.__class__)
+    if table is not None:
+        return table.setdefault(value, len(table))
     named = ((name, getattr(value, name)) for name in _names(value.__class__))
     # Zero and False say something; None and what is empty do not.
     return {
-        name: _plain(held, reasons) for name, held in named if held or isinstance(held, int | float)
+        name: _plain(held, tables) for name, held in named if held or isinstance(held, int | float)
     }
 
 

@@ -93,11 +93,19 @@ const fixedSite = (site) => h('li', null,
 const leftSite = (site) => h('li', null,
   h('div', null, siteHead(site)),
   h('div', { class: 'why' }, prose(site.message)),
-  !(site.refusals || []).length && h('div', { class: 'why' }, prose(NOT_TAKEN_BECAUSE)),
+  !(site.refusals || []).length && !(site.offers || []).length && h('div', { class: 'why' }, prose(NOT_TAKEN_BECAUSE)),
   (site.refusals || []).map((index) => {
     const reason = REASONS[index];
     return h('div', { class: 'why' }, h('code', null, reason.transform), ' declined, ', h('code', { class: 'reason' }, reason.code), ': ', prose(reason.sentence));
-  }));
+  }),
+  (site.offers || []).map(offerLine));
+
+// What was on offer and not taken.
+function offerLine(index) {
+  const offer = OFFERS[index];
+  return h('div', { class: 'why' }, 'could be taken: ', h('code', null, offer.transform), ' ', safetyBadge(offer.safety), ' ', prose(offer.reason),
+    offer.setting !== undefined && [': ', h('code', null, visible(offer.setting))]);
+}
 
 function checkedHere(file) {
   const here = CHECKED_BY_PATH.get(file.path);

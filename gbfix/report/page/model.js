@@ -5,6 +5,7 @@ const APPLIED = new Set(['written', 'planned']);
 const NOT_RUN = 'not run';
 
 const REASONS = DATA.reasons || [];
+const OFFERS = DATA.offers || [];
 const FILES = (DATA.files || []).map((file, index) => {
   const sites = file.sites || [];
   const applied = APPLIED.has(file.state);
