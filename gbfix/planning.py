@@ -77,6 +77,8 @@ def consider(
         context.names.taken, context.needs_torch = taken, needed or context.needs_torch
         if not site.certain and not fix.asking:
             unproven = "it could not be proven that a tensor decides here"
+            if fix.safety is Safety.UNSAFE:
+                unproven += f"; {fix.reason}"
             fix = replace(fix, safety=Safety.UNSAFE, reason=unproven, by_running=False)
         elif site.diagnosis is TENSOR_BRANCH:
             fix = _told_of_presumed(fix, context.presumed(site))

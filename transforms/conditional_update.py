@@ -28,7 +28,9 @@ After:
 The work of the update is done every time, as in the fused optimizers of torch. An update that could
 not have been made raises when compiled even where the test does not hold, and so does one of a leaf
 that requires a gradient; a NaN in an update that is not stored can reach a gradient. So the fix asks
-for a review. What changes Python state, calls an optimizer, or may fail on some data is left alone.
+for a review. What changes Python state, calls an optimizer, or may fail on some data is left alone; so
+is a flag that an arm sets, unless nothing in the project reads it and `--unsafe` is given. Where it is
+not proven that a tensor decides, the compiled path asks for one.
 """
 
 from __future__ import annotations
@@ -93,6 +95,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
         reason = f"{_REASON}{_GRADIENTS}"
         if steps.kept:
             safety, reason = Safety.UNSAFE, stale_reason(steps.kept[0])
+    if steps.unset:
+        unread = f"`{steps.unset[0]}`, which nothing in the project reads, is not set when compiled"
+        safety, reason = Safety.UNSAFE, f"{unread}; {reason}"
     return Fix("conditional-update", safety, reason, (edit,), context.needs_torch)
 
 

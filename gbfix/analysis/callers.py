@@ -16,7 +16,7 @@ from gbfix.analysis import torch_table
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.modules import Function, FunctionInfo, Module, last_name
 from gbfix.analysis.trees import kept, walk
-from gbfix.analysis.usage import proves_tensor, tensor_parameters
+from gbfix.analysis.usage import tensor_parameters
 from gbfix.analysis.values import (
     MAYBE,
     STATIC,
@@ -202,7 +202,11 @@ class Callers:
         keys = [k for k in names if isinstance(k, str)]
         if not keys or len(keys) != len(node.keys):
             return None
-        held = [self._value(v, caller) or UNKNOWN for v in node.values]
+        held = [
+            self._value(v, caller)
+            or (MAYBE if isinstance(v, ast.Name) and _is_bare_parameter(v.id, caller) else UNKNOWN)
+            for v in node.values
+        ]
         return mapping(zip(keys, held, strict=True))
 
     def _combined(self, parts: Sequence[ast.expr], caller: FunctionInfo) -> Value | None:
@@ -378,10 +382,12 @@ class Callers:
             given = frozenset(k.arg or "**" for k in node.keywords)
             word = operation.result(len(node.args), given, ["unknown"] * len(node.args))
             return tensor() if word == "tensor" else None
-        if isinstance(node.func, ast.Attribute) and proves_tensor(node.func.attr, caller.module):
+        method = (
+            torch_table.method(node.func.attr) if isinstance(node.func, ast.Attribute) else None
+        )
+        if method is not None and isinstance(node.func, ast.Attribute):
             base = self._value(node.func.value, caller)
-            method = torch_table.method(node.func.attr)
-            if method is not None and base is not None and base.tensor:
+            if base is not None and base.tensor:
                 given = frozenset(k.arg or "**" for k in node.keywords)
                 word = method.result(len(node.args), given, ["unknown"] * len(node.args))
                 return tensor() if word == "tensor" else None

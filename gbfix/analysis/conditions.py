@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.effects import effects
-from gbfix.analysis.equality import same_shapes
+from gbfix.analysis.equality import same_shapes, tensor_test
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.guarded_names import GuardedName, guarded_name
@@ -220,7 +220,11 @@ def _leaf(test: ast.expr, analysis: Analysis) -> tuple[list[Guard], Predicate | 
         return [Guard(node, truth) for node, truth in named.guards], Leaf(test, named.value)
     leaf = Leaf(test, value, scalar=kind == "scalar")
     shapes = same_shapes(test, analysis.values)
-    return ([Guard(shapes, True, shapes=True)] if shapes is not None else []), leaf
+    guards = [Guard(shapes, True, shapes=True)] if shapes is not None else []
+    if kind == "possible":  # the compiled path asks for what is not proven
+        proof = tensor_test(test, analysis.info.module)
+        guards += [Guard(proof, True)] if proof is not None else []
+    return guards, leaf
 
 
 def check_unconditional(operand: ast.expr, analysis: Analysis, facts: Facts) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from gbfix.analysis.modules import Module
 from gbfix.analysis.values import Value
 
 
@@ -44,3 +45,17 @@ def same_shapes(test: ast.expr, values: Mapping[ast.AST, Value]) -> ast.expr | N
         return None
     left, right = (ast.Attribute(n, "shape", ast.Load()) for n in (a, b))
     return ast.Compare(left, [ast.Eq()], [right])
+
+
+def tensor_test(node: ast.expr, module: Module) -> ast.expr | None:
+    """`isinstance(node, torch.Tensor)`, as it is written in a module; None for what has no name."""
+    torch = next((n for n, b in module.bindings.items() if b and b[-1] == "torch"), None)
+    base = node
+    while isinstance(base, ast.Attribute) or (
+        isinstance(base, ast.Subscript) and isinstance(base.slice, ast.Constant)
+    ):
+        base = base.value
+    if torch is None or not isinstance(base, ast.Name):
+        return None
+    tensor = ast.Attribute(ast.Name(torch, ast.Load()), "Tensor", ast.Load())
+    return ast.Call(ast.Name("isinstance", ast.Load()), [node, tensor], [])

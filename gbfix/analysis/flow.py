@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.decorators import leaves_to_operator
-from gbfix.analysis.equality import same_shapes
+from gbfix.analysis.equality import same_shapes, tensor_test
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.facts import Facts, settled
 from gbfix.analysis.guarded_names import guarded_name
@@ -128,6 +128,10 @@ class _Flow(Evaluator):
             # Beside a compiled path for equal shapes, the call is left for shapes that differ.
             if shapes is not None and self.mode.excludes(shapes, self.compiling):
                 self.analysis.eager.add(test)
+            if self.mode.exclusions and not self.values[test].static:
+                is_tensor = tensor_test(test, self.module)  # or, beside a compiled path, it is none
+                if is_tensor is not None and self.mode.excludes(is_tensor, self.compiling):
+                    self.analysis.eager.add(test)
             named = guarded_name(test, self.analysis) if self.mode.exclusions else None
             if named is not None and self.mode.excludes(named.test, self.compiling):
                 self.analysis.eager.add(test)

@@ -25,6 +25,8 @@ def guard_text(view: View, guard: Guard) -> str:
     while isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         node, truth = node.operand, not truth
     text = flat(view, node)
+    if isinstance(node, ast.Call) and not hasattr(node, "lineno"):  # not in the source as a whole
+        text = f"{ast.unparse(node.func)}({', '.join(flat(view, a) for a in node.args)})"
     if truth:
         conjunction = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)
         return f"({text})" if isinstance(node, _LOOSE) and not conjunction else text

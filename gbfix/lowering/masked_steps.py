@@ -24,6 +24,7 @@ from gbfix.fixes import Context
 from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.owned import is_own
 from gbfix.lowering.stores import has_value_form, value_of
+from gbfix.lowering.unread import is_never_read
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|",
@@ -46,13 +47,14 @@ class MaskedSteps:
     """Writes statements so that their updates only count where a predicate holds.
 
     `stored` counts the updates that were written; `kept` names what is updated and held by an object,
-    with gradients recorded.
+    with gradients recorded. `unset` names attributes that are not set, since nothing reads them.
     """
 
     context: Context
     torch: str
     stored: int = field(default=0, init=False)
     kept: list[str] = field(default_factory=list, init=False)
+    unset: list[str] = field(default_factory=list, init=False)
     _inside: set[ast.AST] = field(default_factory=set, init=False)
 
     def inside(self, statements: Sequence[ast.stmt]) -> None:
@@ -208,6 +210,11 @@ class MaskedSteps:
     ) -> list[str]:
         if isinstance(target, ast.Subscript):
             return self._part(statement, target, predicate, scope)
+        if isinstance(target, ast.Attribute) and isinstance(statement.value, ast.Constant):
+            value = scope.analysis.values.get(target.value)
+            if is_never_read(target.attr, value, self.context.facts):
+                self.unset.append(self._text(target, scope))
+                return []
         if not isinstance(target, ast.Name):
             raise Refused("statement-in-arm", f"an arm assigns `{ast.unparse(target)}`")
         self._check_fresh(target, scope)
