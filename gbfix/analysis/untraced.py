@@ -309,28 +309,29 @@ def disabled_function(node: ast.AST, analysis: Analysis, facts: Facts) -> Functi
 
 def has_backward_hook(node: ast.Call, analysis: Analysis, facts: Facts) -> bool:
     """Whether a call runs a layer to which its own class gives a hook of the backward pass."""
+    return bool(backward_hooks(node, analysis, facts))
+
+
+def backward_hooks(
+    node: ast.Call, analysis: Analysis, facts: Facts
+) -> list[tuple[ClassInfo, ast.Call]]:
+    """The calls that give a layer its hooks of the backward pass, with the classes they stand in."""
     layer, owner = node.func, analysis.info.owner
     own = isinstance(layer, ast.Attribute) and getattr(layer.value, "id", "") == "self"
-    if owner is None or not own:
-        return False
-    if has_backward_hook not in analysis.derived:
-        analysis.derived[has_backward_hook] = frozenset(_hooked(owner, facts))
-    return isinstance(layer, ast.Attribute) and layer.attr in analysis.derived[has_backward_hook]
-
-
-def _hooked(owner: ClassInfo, facts: Facts) -> Iterator[str]:
-    """The attributes of a class that are given hooks of the backward pass."""
-    if any(hook in owner.module.source.text for hook in _BACKWARD_HOOKS):
-        yield from (
-            call.func.value.attr
-            for cls in facts.project.mro(owner)
-            for call in walk(cls.node)
-            if isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
-            and call.func.attr in _BACKWARD_HOOKS
-            and isinstance(call.func.value, ast.Attribute)
-            and getattr(call.func.value.value, "id", "") == "self"
-        )
+    if owner is None or not own or "_backward_" not in owner.module.source.text:
+        return []
+    return [
+        (cls, call)
+        for cls in facts.project.mro(owner)
+        for call in walk(cls.node)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in _BACKWARD_HOOKS
+        and isinstance(call.func.value, ast.Attribute)
+        and getattr(call.func.value.value, "id", "") == "self"
+        and isinstance(layer, ast.Attribute)
+        and call.func.value.attr == layer.attr
+    ]
 
 
 def _checks_finite(node: ast.Call) -> bool:
