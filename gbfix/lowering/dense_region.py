@@ -138,12 +138,15 @@ def _check_consumed(statements: Sequence[ast.stmt], lines: Sequence[str], contex
         Refused: for the first selection that is left.
     """
     text = "\n".join(lines)
+    written = [line.lstrip() for line in text.splitlines()]
     for statement in statements:
         for node in walk(statement):
             loads = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
             if isinstance(node, ast.expr) and (loads or isinstance(node, ast.Call)):
                 selected = context.view.text(node)
-                if shape_from_data(node, context.analysis) is not None and selected in text:
+                # `x[mask] = 0` selects nothing: it only says where.
+                rest = "\n".join(line.removeprefix(f"{selected} = ") for line in written)
+                if shape_from_data(node, context.analysis) is not None and selected in rest:
                     raise Refused("rows-leave", f"`{selected}` is needed as it is")
 
 

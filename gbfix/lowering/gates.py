@@ -12,7 +12,9 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import selected_by
 from gbfix.analysis.emptiness import Emptiness, emptiness
 from gbfix.fixes import Context
+from gbfix.lowering.aliases import check_not_changed_later
 from gbfix.lowering.dense.block import DenseBlock
+from gbfix.lowering.neutral import Neutral, unchanged
 
 
 def is_gate(node: ast.If, context: Context) -> bool:
@@ -114,6 +116,13 @@ def check_nothing(block: DenseBlock, statement: ast.stmt, key: str, live: frozen
             return
         mask = selected_by(target, block.context.analysis)
         if mask is not None and target.slice is mask and block.masks.select(mask).key == key:
+            return
+    if isinstance(statement, ast.Assign) and isinstance(target, ast.Name) and key:
+        if unchanged(statement.value, target.id, Neutral(key, boolean=True, nothing=True)):
+            # The name then holds a copy of what it would hold.
+            place, context = (statement, statement), block.context
+            names = [target.id]
+            check_not_changed_later(names, names, place, context.analysis, context.facts)
             return
     raise Refused(
         "gate-has-effect",
