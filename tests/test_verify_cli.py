@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -289,3 +291,37 @@ def test_what_cannot_be_sent_is_said(workers: Workers) -> None:
         verify(lambda x: x, flipped, INPUTS, workers=workers)
     with pytest.raises(UserError, match="no inputs"):
         verify(flip, flipped, [], workers=workers)
+
+
+# What is told meanwhile
+
+
+def on_terminal(*arguments: str) -> str:
+    """What a command writes to a terminal that its standard error is."""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "gbfix", *arguments]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "200"}
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment
+    ) as running:
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # there is nobody at the other end any more
+            while piece := os.read(ours, 1 << 16):
+                said += piece
+        os.close(ours)
+    assert running.returncode in (0, 1), said
+    return said.decode()
+
+
+@pytest.mark.parametrize("command", [("verify",), ("apply", "--verify", "--diff")], ids=" ".join)
+def test_a_terminal_is_told_what_is_verified(tmp_path: Path, command: tuple[str, ...]) -> None:
+    path = tmp_path / "flips.py"
+    path.write_text(MODEL[: MODEL.index("class Block")] + MODEL[MODEL.index("def flip") :])
+    arguments = (*command, str(path), "--backend", "eager", "--region", "all")
+    said = on_terminal(*arguments)
+    assert "Verifying" in said and "0/1" in said and "flips.py:flip" in said
+    piped = subprocess.run(
+        [sys.executable, "-m", "gbfix", *arguments], capture_output=True, text=True, check=False
+    )
+    assert "Verifying" not in piped.stderr + piped.stdout

@@ -17,6 +17,7 @@ import typer
 from gbfix.cli import options, verification
 from gbfix.cli.failures import say
 from gbfix.cli.options import OutputFormat, Request
+from gbfix.cli.progress import verifying
 from gbfix.cli.running import run, say_errors
 from gbfix.cli.verification import Running
 from gbfix.errors import UserError
@@ -135,6 +136,7 @@ def _only_verified(
     from gbfix.engine import run as run_engine
     from gbfix.report.spans import print_lines
     from gbfix.verify.applying import keep_verified
+    from gbfix.verify.project import fixed_names
     from gbfix.verify.recipes import Inputs
     from gbfix.verify.report import lines
     from gbfix.verify.worker import Workers
@@ -154,12 +156,14 @@ def _only_verified(
         return next((other for other in again(settings).files if other.path == file.path), file)
 
     def prepare(pair: Pair) -> Sequence[tuple[Pair, Inputs | None]]:
+        begin(_title(pair.path, pair.name))
         if running.inputs is None and trace:
             return as_recorded(pair, trace)
         given = Inputs(factory=running.inputs) if running.inputs is not None else None
         return [(pair.built_by(running.init), given)]
 
-    with Workers() as workers:
+    titles = [_title(file.path, name) for file in result.files for name in fixed_names(file)]
+    with Workers() as workers, verifying(titles) as begin:
         if tune:
             result, verdicts = tuned(
                 workers, request.settings, result, again, rerun, prepare, running
@@ -169,6 +173,10 @@ def _only_verified(
             result, verdicts = keep_verified(workers, result, wanted, rerun, prepare)
     print_lines(lines(verdicts), sys.stderr)
     return result
+
+
+def _title(path: Path, name: str) -> str:
+    return f"{path}:{name}"
 
 
 def _check_single(result: RunResult) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -19,6 +17,7 @@ import typer
 
 from gbfix.cli import migration_reports, options
 from gbfix.cli.failures import say
+from gbfix.cli.progress import phases
 from gbfix.errors import UserError
 from gbfix.findings import RunResult, Safety
 from gbfix.settings import Settings
@@ -212,7 +211,7 @@ def migrate(
         _verification(wanted, settings, partial(_pool, executor, ray_address, workers))
         if verify and not dry_run
         else None,
-        _phases,
+        phases,
     )
     if output is not None:
         _write(output, outcome)
@@ -232,7 +231,7 @@ def _plan(request: options.Request, jobs: int) -> RunResult:
     selection(settings.select, settings.ignore)
     settings, notices = aimed(settings)
     loaded = load_files(request)
-    with _phases("Planning", len(loaded.sources)) as advance:
+    with phases("Planning", len(loaded.sources)) as advance:
         result = rewrite(
             loaded.sources,
             settings,
@@ -247,7 +246,7 @@ def _verification(wanted: Migration, settings: Settings, pool: MakePool) -> Veri
     from gbfix.cli.verification import verify_options
     from gbfix.migrate.verifying import Verification
 
-    return Verification(wanted, settings, verify_options(settings), pool, _phases)
+    return Verification(wanted, settings, verify_options(settings), pool, phases)
 
 
 def _pool(executor: Where, address: str | None, jobs: int) -> Pool:
@@ -314,28 +313,3 @@ def _tell(outcome: Outcome) -> None:
     if totals.written and not planned:
         lines.append("`gbfix migrate --undo` takes it back.")
     sys.stdout.writelines(f"{line}\n" for line in lines)
-
-
-@contextmanager
-def _phases(name: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error for each phase; nothing where nobody would see it."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.fields[phase]}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, phase=name)
-
-        def advance(what: str) -> None:
-            bar.update(task, advance=1, description=what)
-
-        yield advance

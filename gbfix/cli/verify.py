@@ -16,6 +16,7 @@ import typer
 from gbfix.cli import options
 from gbfix.cli.failures import say
 from gbfix.cli.options import OutputFormat, Request
+from gbfix.cli.progress import verifying
 from gbfix.cli.running import run, say_errors
 from gbfix.cli.verification import (
     BackendOption,
@@ -202,8 +203,10 @@ def _verdicts(
 
     given: Inputs | None = Inputs(factory=inputs) if inputs is not None else None
     verdicts: list[Verdict] = []
-    with Workers() as workers:
-        for pair in pairs:
+    titles = [pair.original.target.title for pair in pairs]
+    with Workers() as workers, verifying(titles) as begin:
+        for title, pair in zip(titles, pairs, strict=True):
+            begin(title)
             prepared = as_recorded(pair, trace) if trace else [(pair, given)]
             verdicts.append(verify_pair(workers, prepared, wanted))
     return verdicts
