@@ -162,6 +162,10 @@ def test_diffs_are_drawn_when_opened_by_keyboard(browser: Browser, report: Path)
     signs = [cell.text for cell in browser.all("#files table.diff .new .sign")]
     assert signs and set(signs) == {"+"}
     assert "torch.where(" in browser.text("#files table.diff .new .code")
+    numbers = "document.querySelector('#files table.diff .new .num:not(:empty)')"
+    height = browser.run(f"return {numbers}.offsetHeight")
+    browser.run(f"{numbers}.textContent = '1234567'")
+    assert browser.run(f"return {numbers}.offsetHeight") == height
     assert browser.all("#files .row .sites li")
 
 
