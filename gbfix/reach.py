@@ -7,7 +7,7 @@ be looked at again. Knows names and paths, neither trees nor findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,9 +27,7 @@ class Task:
 class Reach:
     """What is known of the region of a project."""
 
-    def __init__(
-        self, modules: Sequence[Module], plan: Plan, above: Callable[[str], frozenset[str]]
-    ) -> None:
+    def __init__(self, modules: Sequence[Module], plan: Plan) -> None:
         self.plan = plan
         self.notes: dict[Path, Notes] = {}
         self._paths = {module.name: module.source.path for module in modules}
@@ -37,8 +35,6 @@ class Reach:
         self._entered: dict[Path, set[str]] = {}
         self._given: dict[Path, frozenset[str]] = {}
         self._self_calls: dict[str, set[str]] = {}
-        self._find_above = above
-        self._above: dict[str, frozenset[str]] = {}
         self._with: dict[str, list[tuple[Path, ClassNotes]]] = {}
         self._again: set[Path] = set()
 
@@ -80,29 +76,19 @@ class Reach:
                 continue
             owners.add(owner)
             for where, cls in self._with.get(method, ()):
-                self._override(owner, method, where, cls)
+                if owner in cls.above:
+                    self._enter(where, f"{cls.name}.{method}")
         if first:
             # What was called while this file was looked at elsewhere.
             for cls in notes.classes:
                 for method in cls.methods:
                     self._with.setdefault(method, []).append((path, cls))
-                    for owner in self._self_calls.get(method, ()):
-                        self._override(owner, method, path, cls)
+                    if not cls.above.isdisjoint(self._self_calls.get(method, ())):
+                        self._enter(path, f"{cls.name}.{method}")
 
     def replace(self, path: Path, notes: Notes) -> None:
         """Take up a look that only differs in what it says of sites."""
         self.notes[path] = notes
-
-    def _override(self, owner: str, method: str, path: Path, cls: ClassNotes) -> None:
-        """Enter a method where it overrides that of another class."""
-        name = f"{cls.name}.{method}"
-        if name in self._entered.get(path, ()) or cls.name == owner:
-            return
-        if cls.name not in self._above:
-            known = cls.above
-            self._above[cls.name] = self._find_above(cls.name) if known is None else known
-        if owner in self._above[cls.name]:
-            self._enter(path, name)
 
     def _enter(self, path: Path, name: str) -> None:
         entered = self._entered.setdefault(path, set())

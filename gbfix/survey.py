@@ -26,7 +26,7 @@ from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
 from gbfix.suppressions import Suppression
 
-HELD = 8_000_000
+HELD = 5_000_000
 """Characters of source whose trees are held at a time; a tree takes about 30 bytes for each."""
 _BETWEEN = HELD // 20
 _ANALYSIS = 1000
@@ -35,13 +35,10 @@ _ANALYSIS = 1000
 
 @dataclass(frozen=True)
 class ClassNotes:
-    """A class as other files need to know it: its methods, and what it derives from.
-
-    `above` is None where that can be found out by the name of the class, as it seldom matters.
-    """
+    """A class as other files need to know it: its methods, and what it derives from."""
 
     name: str
-    above: frozenset[str] | None
+    above: frozenset[str]
     methods: frozenset[str]
 
 
@@ -170,18 +167,11 @@ class Survey:
 
     def _classes(self, module: Module) -> Iterable[ClassNotes]:
         owners = {i.owner.node: i.owner for i in module.functions() if i.owner is not None}
-        top = set(module.tree.body)
         for cls in owners.values():
             if cls.node.bases:
-                above = None
-                if cls.node not in top:
-                    above = frozenset(c.qualified for c in self.project.mro(cls)[1:])
-                yield ClassNotes(cls.qualified, above, frozenset(cls.methods))
-
-    def above(self, name: str) -> frozenset[str]:
-        """What a class derives from in the project, directly or not."""
-        cls = self.project.class_info(name)
-        return frozenset(c.qualified for c in self.project.mro(cls)[1:]) if cls else frozenset()
+                above = frozenset(c.qualified for c in self.project.mro(cls)[1:])
+                if above:
+                    yield ClassNotes(cls.qualified, above, frozenset(cls.methods))
 
     def _let_go(self, module: Module) -> None:
         """Let go of trees if there are too many: first of those that hardly anybody will ask for."""

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.call_index import CallIndex
@@ -51,8 +51,7 @@ _WRITING = frozenset({ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Call})
 _MODULE_STATIC = {"training", "device", "dtype"}
 
 
-@dataclass(frozen=True)
-class AttributeWrite:
+class AttributeWrite(NamedTuple):
     """One place that sets an attribute of a class: the method, the value, and how."""
 
     method: FunctionInfo | None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 COMPILING = "<compiling>"
@@ -82,8 +81,7 @@ class _Step(NamedTuple):
     literals: frozenset[str] | None = None
 
 
-@dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """What is known at a point: literals that hold, and sets that together mean eager mode.
 
     Literals are only spelled out where something depends on them, which is rare.

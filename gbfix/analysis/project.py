@@ -48,11 +48,14 @@ _BETWEEN_WORDS = str.maketrans(
 
 @dataclass
 class _Index:
-    """What the project knows that is made of the nodes of one module."""
+    """What the project knows that is made of the nodes of one module.
+
+    `mros` tells classes of other modules too, which are not to be held by it.
+    """
 
     names: list[str] = field(default_factory=list)
     classes: list[ast.ClassDef] = field(default_factory=list)
-    mros: list[ast.ClassDef] = field(default_factory=list)
+    mros: set[int] = field(default_factory=set)
 
 
 def _path(node: ast.AST, module: Module) -> str:
@@ -84,7 +87,7 @@ class Project:
         self._renamed: dict[str, tuple[str, Module]] = {}
         self._functions: dict[str, FunctionInfo] = {}
         self._is_module: dict[str, bool] = {}
-        self._mros: dict[ast.ClassDef, tuple[ClassInfo, ...]] = {}
+        self._mros: dict[int, tuple[ClassInfo, ...]] = {}  # by the identity of the node
         self._index: dict[Module, _Index] = {}
         for module in modules:
             self._add(module)
@@ -151,8 +154,8 @@ class Project:
         for name in index.names:
             self._found.pop(name, None)
             self._functions.pop(name, None)
-        for node in index.mros:
-            self._mros.pop(node, None)
+        for identity in index.mros:
+            self._mros.pop(identity, None)
         for node in index.classes:
             # A class and its methods hold each other.
             self._classes.pop(node).__dict__.pop("methods", None)
@@ -241,11 +244,11 @@ class Project:
 
     def mro(self, cls: ClassInfo) -> tuple[ClassInfo, ...]:
         """The class and its bases in the project, nearest first (depth first, no duplicates)."""
-        known = self._mros.get(cls.node)
+        known = self._mros.get(id(cls.node))
         if known is None:
-            known = self._mros[cls.node] = tuple(self._mro(cls))
+            known = self._mros[id(cls.node)] = tuple(self._mro(cls))
             for module in {c.module for c in known}:
-                self._indexed(module).mros.append(cls.node)
+                self._indexed(module).mros.add(id(cls.node))
         if known[-1].module.used != self.clock:
             for above in known:
                 above.module.used = self.clock
@@ -289,6 +292,10 @@ class Project:
 
 def _words(text: str) -> set[str]:
     """The words of a text, as Python takes them for names."""
-    if text.isascii():  # much faster than a regular expression
-        return set(text.translate(_BETWEEN_WORDS).split())
-    return set(_WORD.findall(text)) | set(_WORD.findall(normalize("NFKC", text)))
+    if not text.isascii():
+        foreign = normalize("NFKC", "".join(c for c in set(text) if not c.isascii()))
+        if any(c.isalnum() for c in foreign):
+            words = set(_WORD.findall(text))
+            return words | {normalize("NFKC", word) for word in words if not word.isascii()}
+        text = text.encode("ascii", "replace").decode("ascii")
+    return set(text.translate(_BETWEEN_WORDS).split())  # faster than a regular expression

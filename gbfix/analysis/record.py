@@ -16,8 +16,7 @@ from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.values import UNKNOWN, Value, join, replace
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(NamedTuple):
     """A test that decides control flow.
 
     Attributes:
@@ -70,8 +69,11 @@ def merge(ends: Sequence[Environment | None]) -> Environment | None:
         return None
     result = dict(reached[0])
     for other in reached[1:]:
-        for name in result.keys() | other.keys():
+        # In an order that is the same in every run: what is said of names follows it.
+        for name in [*result, *(name for name in other if name not in result)]:
             a, b = result.get(name), other.get(name)
+            if a is b:
+                continue
             if a is not None and b is not None:
                 result[name] = join(a, b)
             elif "." in name:

@@ -135,7 +135,7 @@ class Records:
         # Who calls a function of another module names that module in an import.
         key = (name, home.name)
         if key not in self._modules:
-            called = re.compile(rf"\b{name}\s*\(")
+            called = re.compile(rf"{name}\s*\(")
             last = "" if home.is_package else home.name.rpartition(".")[2].rstrip("@")
             self._modules[key] = [
                 m
