@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from gbfix.verify.api import verify
 from gbfix.verify.options import Options
@@ -196,3 +197,47 @@ def test_script_shows_how_the_original_fails(
     script.write_text(verdict.reproduction.script.replace(line, "pass"))
     done = subprocess.run([sys.executable, str(script)], **given)  # type: ignore[call-overload]
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "no failure"), done
+
+
+SUMMED = """\
+import torch
+
+
+def f(x):
+    total = x.sum().item()
+    return x * total
+"""
+# A break inside of a `try` leaves the whole function to Python; in one graph there is none.
+ONLY_IN_ONE_GRAPH = """\
+import torch
+
+
+def f(x):
+    try:
+        total = x.sum().item()
+    except ValueError:
+        total = 0.0
+    if torch.compiler.is_compiling():
+        return x * total + 1
+    return x * total
+"""
+
+
+def test_a_script_for_what_only_one_graph_shows(workers: Workers, tmp_path: Path) -> None:
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(SUMMED)
+    after.write_text(ONLY_IN_ONE_GRAPH)
+    options = Options("eager", gradients=False, both_dynamic=False, shrink_seconds=30)
+    calls = [(torch.ones(2, 3),)]
+    verdict = verify(f"{before}:f", f"{after}:f", calls, options=options, workers=workers)
+    assert verdict.status is Status.DIFFERENT, verdict
+    assert {difference.mode for difference in verdict.differences} == {"compiled, fullgraph"}
+    found = verdict.reproduction
+    assert found is not None and found.difference.mode == "compiled, fullgraph"
+    script = tmp_path / "script.py"
+    script.write_text(found.script)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "differs: compiled, fullgraph, call 1: result" in done.stdout

@@ -230,7 +230,9 @@ def _reproduction(session: Session, stop: Stop) -> Reproduction | None:
     shown, seconds = stop.shown, session.options.shrink_seconds
     if shown is None or not seconds or session.inputs is None:
         return None
-    if shown.mode.removeprefix("compiled").removeprefix("eager") not in WAYS:
-        return None  # another backend, or one graph: the default way does not show it
     how = session.probe(shown, alone=stop.status is not Status.DIFFERENT)
+    if how.label not in WAYS:
+        return None  # another backend: the default way does not show it
+    if how.fullgraph:
+        how = replace(how, backend="eager")
     return reproduction(session.workers, how, shown, session.inputs, seconds)

@@ -14,7 +14,7 @@ from gbfix.dynamo.records import Capture
 from gbfix.verify.diagnosing import diagnosed
 from gbfix.verify.jobs import Limits
 from gbfix.verify.messages import Findings, RunRecord, Runs, RunSpec
-from gbfix.verify.probing import INFERENCE, job, record_of
+from gbfix.verify.probing import FULLGRAPH, INFERENCE, job, record_of
 from gbfix.verify.session import Session, Stop
 from gbfix.verify.targets import Side
 from gbfix.verify.verdict import Difference, Kind, Status
@@ -95,7 +95,7 @@ def _ways(session: Session) -> list[_Way]:
     for backend in session.options.further_backends:
         ways.append(_Way(ways[-1].label, backend, f"{ways[-1].label}, {backend}"))
     # Whether one graph holds everything is Dynamo's answer; no backend has to be waited for.
-    return [*ways, _Way("", "eager", ", fullgraph", fullgraph=True)]
+    return [*ways, _Way("", "eager", FULLGRAPH, fullgraph=True)]
 
 
 def _static_specs(session: Session) -> list[RunSpec]:

@@ -27,6 +27,8 @@ WAYS: dict[str, dict[str, Any]] = {
     GRADIENTS: {"gradients": True},
     INFERENCE: {"inference": True},
 }
+# What is added to a mode whose runs have to be one graph; only plain calls are made so.
+FULLGRAPH = ", fullgraph"
 EXCEPTIONS = (Kind.EXCEPTION, Kind.EXCEPTION_TYPE, Kind.EXCEPTION_SKIPPED)
 
 
@@ -58,8 +60,13 @@ class Probe:
 
     @property
     def label(self) -> str:
-        """What the mode adds to `eager` or `compiled`."""
-        return self.mode.removeprefix("compiled").removeprefix("eager")
+        """What the mode adds to `eager` or `compiled`, but for that it is one graph."""
+        return self.mode.removeprefix("compiled").removeprefix("eager").removesuffix(FULLGRAPH)
+
+    @property
+    def fullgraph(self) -> bool:
+        """Whether compiled runs have to be one graph."""
+        return self.mode.endswith(FULLGRAPH)
 
 
 @dataclass(frozen=True)
@@ -90,13 +97,20 @@ def probe(workers: Workers, how: Probe, inputs: Inputs) -> Shown:
         return Shown()
     if eager.raised == eager.number_of_calls and not how.raising:
         return Shown()
-    compiled = [replace(side, backend=how.backend) for side in (mine, theirs)]
+    compiled = [
+        replace(side, backend=how.backend, fullgraph=how.fullgraph) for side in (mine, theirs)
+    ]
     before, after, exact = _run(workers, how, [*compiled, replace(mine, reference=True)])
     if before.failure is not None:
         return Shown()
     if after.failure is not None:
         return Shown((_failed(how, after),), eager.calls)
-    runs = Runs(eager.calls, None, before.calls, after.calls, exact.calls or None)
+    own: bytes | None = before.calls
+    if how.fullgraph:
+        if after.refused:  # breaks, which are no difference
+            return Shown()
+        own = None if before.refused else own
+    runs = Runs(eager.calls, None, own, after.calls, exact.calls or None)
     return Shown(_judged(workers, how, runs), eager.calls, after.calls)
 
 
@@ -162,7 +176,8 @@ def _judged(workers: Workers, how: Probe, runs: Runs) -> tuple[Difference, ...]:
 
 def _findings(workers: Workers, how: Probe, runs: Runs) -> Findings | None:
     limits = Limits(how.limits.seconds, None)
-    (outcome,) = workers.run([job("gbfix.verify.judge:judge", limits, runs, how.leeway, how.label)])
+    label = how.label + FULLGRAPH * how.fullgraph
+    (outcome,) = workers.run([job("gbfix.verify.judge:judge", limits, runs, how.leeway, label)])
     if outcome.result is None:
         return None
     findings: Findings = pickle.loads(outcome.result)
