@@ -47,10 +47,6 @@ WriteBaseline = Annotated[
 
 
 CACHE = ".gbfix_cache"
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes to use; all if not given."),
-]
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Neither use nor keep what earlier runs found.")
 ]
@@ -76,7 +72,7 @@ def check(
     diff_base: DiffBase = None,
     baseline: Baseline = None,
     write_baseline: WriteBaseline = False,
-    jobs: Jobs = None,
+    jobs: options.Jobs = None,
     no_cache: NoCache = False,
     cache_dir: CacheDir = None,
     stdin_filename: options.StdinFilename = None,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbfix import __version__
+from gbfix.cli import options
 from gbfix.cli.options import OutputFormat
 from gbfix.report.spans import Line, Span, line, print_lines
 
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 Fresh = Annotated[
     bool, typer.Option("--fresh", help="Run the probes again, whatever the cache holds.")
 ]
-Format = Annotated[OutputFormat, typer.Option("--output-format", help="How to print results.")]
 
 # What in the environment changes what torch.compile does.
 _VARIABLES = ("TORCH_LOGS", "TORCH_TRACE", "TORCH_COMPILE_DISABLE", "CXX", "CUDA_VISIBLE_DEVICES")
@@ -52,7 +52,7 @@ class Health:
     config: dict[str, dict[str, str]]
 
 
-def doctor(fresh: Fresh = False, output_format: Format = OutputFormat.TEXT) -> None:
+def doctor(fresh: Fresh = False, output_format: options.Format = OutputFormat.TEXT) -> None:
     """Say which torch is here, which diagnoses really break on it, and what settings hold.
 
     Exits with 0, with 1 if torch is missing or does not run, with 2 on errors.

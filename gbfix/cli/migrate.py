@@ -94,11 +94,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="End with the plan; writ
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the result as JSON.")
 ]
-Jobs = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes to use; all if not given."),
-]
-
 ExecutorOption = Annotated[
     Where,
     typer.Option("--executor", help="Where code is run: on this machine, or on a Ray cluster."),
@@ -128,7 +123,7 @@ def migrate(
     output: Output = None,
     report: migration_reports.Report = None,
     summary: migration_reports.Summary = None,
-    jobs: Jobs = None,
+    jobs: options.Jobs = None,
     executor: ExecutorOption = Where.LOCAL,
     ray_address: RayAddress = None,
     select: options.Select = None,

@@ -78,6 +78,10 @@ FixWith = Annotated[
     ),
 ]
 Format = Annotated[OutputFormat, typer.Option("--output-format", help="How to print results.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes to use; all if not given."),
+]
 TraceFiles = Annotated[
     list[Path] | None,
     typer.Option(
