@@ -29,7 +29,8 @@ After:
 That the general path gives the same values is an assumption, so the fix is unsafe. `gbfix apply
 --verify` takes it if the code was run both ways, the shortcut taken and not taken, and did the same.
 Offered where the test asks whether there is anything to do, what is done if not is trivial, and
-the code that is then always run uses what was tested.
+the code that is then always run uses what was tested. `if len(set(lengths)) == 1: return ...` is such
+a shortcut, too, if lengths of any kind are treated after it.
 """
 
 from __future__ import annotations
@@ -45,11 +46,13 @@ from gbfix.analysis.trees import walk
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.alike import alike
 from gbfix.lowering.idle import idle
 from gbfix.lowering.placement import compiled_test, eager_only_test
 from gbfix.lowering.views import walk_scope
 
 _REASON = "assumes that the general path gives the same where the test finds nothing to do"
+_REGULAR = "assumes that the path for any lengths gives the same where all are alike"
 _UNCONDITIONAL = (ast.Raise, ast.Assert, ast.Delete, ast.Global, ast.Nonlocal, ast.Yield, ast.Await)
 
 
@@ -62,6 +65,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
     node = site.node
     if not isinstance(node, ast.If):
         raise NotApplicable("no-shortcut", "this is not a branch")
+    regular = alike(node.test)
+    if regular is not None:
+        return _past_regular(node, regular, context)
     parts = split(node.test, context.analysis, context.facts)
     found = idle(parts.predicate, context.analysis.values)
     if found is None:
@@ -81,6 +87,27 @@ def propose(site: BreakSite, context: Context) -> Fix:
     else:
         edits = compiled_test(node, torch, parts.guards, context)
     return Fix("bypass", Safety.UNSAFE, _REASON, edits, context.needs_torch, by_running=True)
+
+
+def _past_regular(node: ast.If, name: str, context: Context) -> Fix:
+    """Take the path for any lengths past the one for lengths that are all the same.
+
+    Raises:
+        Refused: where it is not one path or the other that gives the result.
+    """
+    body = context.info.node.body
+    rest = body[body.index(node) + 1 :] if node in body else []
+    ways = [node.body, rest]
+    if node.orelse or not all(w and isinstance(w[-1], ast.Return) and w[-1].value for w in ways):
+        raise NotApplicable("no-shortcut", "neither way is a shortcut of the other")
+    returned = getattr(node.body[-1], "value", None) or node.body[-1]
+    skipped = effects([*node.body[:-1], returned], context.analysis, context.facts)
+    if not skipped.pure or skipped.random:
+        raise Refused("impure-arm", "the code under the test does more than compute")
+    if not any(isinstance(n, ast.Name) and n.id == name for s in rest for n in walk(s)):
+        raise Refused("unrelated-test", "what the test would spare does not use what is tested")
+    edits = eager_only_test(node, context.torch(node), context)
+    return Fix("bypass", Safety.UNSAFE, _REGULAR, edits, context.needs_torch, by_running=True)
 
 
 def _trivial(statement: ast.stmt, context: Context) -> bool:

@@ -76,7 +76,7 @@ def decided(node: ast.expr, analysis: Analysis) -> ast.expr | None:
             continue
         for leaf in leaves(condition.test):
             value = analysis.values.get(leaf)
-            if value is not None and value.tensor:
+            if leaf in analysis.eager or (value is not None and value.tensor):
                 continue
             # Whether a name is None is known of a symbol.
             if isinstance(leaf, ast.Compare) and isinstance(leaf.ops[0], (ast.Is, ast.IsNot)):
