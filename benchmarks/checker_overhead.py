@@ -7,7 +7,8 @@ without what others compiled, compiling, calling, and going backward. What the c
 the processes, warming them up, seeds, copies of what is seen, counting what runs outside of graphs,
 comparing, and what the client does itself.
 
-Processor seconds of both are compared, since they depend less on what else the machine does. What
+Processor seconds of both are compared, since they depend less on what else the machine does, and the
+two take turns, target by target, so that both meet the same machine. What
 happens once a process, before the first target, is told apart on both sides: importing torch and the
 compiler, and a first run of a loop, or what a server does while it starts. The search for inputs is not
 measured.
@@ -28,8 +29,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
@@ -37,7 +39,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 from gpu_check import EXAMPLES, examples  # noqa: E402
 
 from gbfix.verify.checker import inputs_for, verify_sides  # noqa: E402
-from gbfix.verify.jobs import Job, Limits, Outcome  # noqa: E402
+from gbfix.verify.jobs import Job, Limits, Outcome, read_frame, write_frame  # noqa: E402
 from gbfix.verify.messages import RunSpec  # noqa: E402
 from gbfix.verify.options import Options  # noqa: E402
 from gbfix.verify.worker import Workers  # noqa: E402
@@ -65,36 +67,81 @@ def children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def checked(backend: str, names: list[str]) -> tuple[list[RunSpec], float, float, float]:
-    """Verify the examples: the runs, their processor and wall seconds, and those of the start."""
+def spent(process: int) -> float:
+    """Processor seconds of a process that runs, and of its children that have ended; Linux only."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Processor and wall seconds."""
+
+    processor: float = 0.0
+    wall: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.processor + other.processor, self.wall + other.wall)
+
+
+def checked(backend: str, names: list[str], bare: Bare) -> tuple[int, Cost, Cost, float]:
+    """Verify the examples, each in turn with a plain loop over its runs.
+
+    Returns:
+        The number of runs, the checker's cost, the loop's, and the processor seconds of a start.
+    """
     tasks = [t for t in examples("cpu", Limits()) if not names or t.name in names]
     options = Options(backend, both_dynamic=False, shrink_seconds=0)
     inputs = []
     with Workers(1) as workers:
         for task in tasks:
             inputs.append(inputs_for(workers, task.original, task.rewritten, options))  # type: ignore[union-attr]
-    start = children()
-    with Workers(1) as workers:
-        workers.run([Job("os:getpid", pickle.dumps(()))])
-    idle = children() - start
-    start = children()
-    workers = Recording()
-    with workers:
-        workers.run([Job("os:getpid", pickle.dumps(()))])
-        began, own = time.perf_counter(), time.process_time()
+    before, own, wall = children(), 0.0, 0.0
+    alone = Cost()
+    runs = 0
+    with Recording() as workers:
+        (outcome,) = workers.run([Job("os:getppid", pickle.dumps(()))])
+        start = spent(pickle.loads(outcome.result or b""))
         for task, given in zip(tasks, inputs, strict=True):
+            began, used = time.perf_counter(), time.process_time()
             verdict = verify_sides(workers, task.original, task.rewritten, given, options)  # type: ignore[union-attr]
+            wall += time.perf_counter() - began
+            own += time.process_time() - used
+            alone += bare.run(workers.specs)
+            runs += len(workers.specs)
+            workers.specs.clear()
             print(f"{task.name}: {verdict.status.value}", file=sys.stderr)
-        wall, own = time.perf_counter() - began, time.process_time() - own
-    return workers.specs, children() - start - idle + own, wall, idle
+    # The loop's process has not ended yet, so that it is none of these.
+    return runs, Cost(children() - before - start + own, wall), alone, start
 
 
-def bare(specs: list[RunSpec]) -> tuple[float, float, float]:
-    """Make the same runs in this process, and nothing else.
+class Bare:
+    """A process that makes runs, and nothing else, when it is told to."""
 
-    Returns:
-        Processor and wall seconds, and the processor seconds of the start.
-    """
+    def __init__(self, environment: dict[str, str]) -> None:
+        command = [sys.executable, __file__, "--bare"]
+        self._loop = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+
+    def run(self, specs: list[RunSpec]) -> Cost:
+        """Make runs, and say what they cost."""
+        assert self._loop.stdin is not None and self._loop.stdout is not None
+        write_frame(self._loop.stdin, pickle.dumps(specs))
+        found: Cost = pickle.loads(read_frame(self._loop.stdout) or b"")
+        return found
+
+    def close(self) -> float:
+        """End the process; the processor seconds of its start."""
+        assert self._loop.stdin is not None and self._loop.stdout is not None
+        self._loop.stdin.close()
+        start: float = pickle.loads(read_frame(self._loop.stdout) or b"")
+        self._loop.wait()
+        return start
+
+
+def make_bare_runs(source: BinaryIO, sink: BinaryIO) -> None:
+    """Make runs in this process as they are asked for, and nothing else."""
     import torch
     from torch.utils import _pytree as pytree
 
@@ -102,6 +149,7 @@ def bare(specs: list[RunSpec]) -> tuple[float, float, float]:
     from gbfix.verify.recipes import Inputs
 
     torch.set_num_threads(1)
+    start: float | None = None
 
     def once(spec: RunSpec) -> None:
         torch._dynamo.reset()
@@ -151,15 +199,17 @@ def bare(specs: list[RunSpec]) -> tuple[float, float, float]:
         value = value.double() if spec.reference else value
         return value.detach().requires_grad_(True).clone() if spec.gradients else value
 
-    with open(os.devnull, "w") as nothing:  # noqa: PTH123
-        printed, sys.stdout = sys.stdout, nothing
-        once(specs[0])  # what is loaded at the first run is loaded in a worker as well
+    while (frame := read_frame(source)) is not None:
+        specs: list[RunSpec] = pickle.loads(frame)
+        if start is None:
+            once(specs[0])  # what is loaded at the first run is loaded in a worker as well
+            start = time.process_time()
         before, used, began = children(), time.process_time(), time.perf_counter()
         for spec in specs:
             once(spec)
-        sys.stdout = printed
-    processor = time.process_time() - used + children() - before
-    return processor, time.perf_counter() - began, used
+        used = time.process_time() - used + children() - before
+        write_frame(sink, pickle.dumps(Cost(used, time.perf_counter() - began)))
+    write_frame(sink, pickle.dumps(start))
 
 
 def main() -> int:
@@ -168,33 +218,31 @@ def main() -> int:
     )
     parser.add_argument("--backend", default="aot_eager")
     parser.add_argument("--names", nargs="+", default=[], help=f"of the files in {EXAMPLES.name}/")
-    parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--save", action="store_true", help=f"add to {RESULTS.name}")
     options = parser.parse_args()
-    if options.bare is not None:
-        print(json.dumps(bare(pickle.loads(options.bare.read_bytes()))))
+    if options.bare:
+        sink = os.fdopen(os.dup(1), "wb")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the examples print
+        make_bare_runs(sys.stdin.buffer, sink)
         return 0
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/checker"
-        specs, processor, wall, start = checked(options.backend, options.names)
-        path = Path(folder) / "specs"
-        path.write_bytes(pickle.dumps(specs))
-        command = [sys.executable, __file__, "--bare", str(path)]
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/bare"}
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    alone, alone_wall, alone_start = json.loads(done.stdout.splitlines()[-1])
+        loop = Bare({**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/bare"})
+        runs, checker, alone, start = checked(options.backend, options.names, loop)
+        alone_start = loop.close()
     import torch
 
     result = {
         "torch": torch.__version__,
         "python": platform.python_version(),
         "backend": options.backend,
-        "runs": len(specs),
-        "checker_cpu_seconds": round(processor, 2),
-        "bare_cpu_seconds": round(alone, 2),
-        "added": round(processor / alone - 1, 3),
-        "checker_wall_seconds": round(wall, 2),
-        "bare_wall_seconds": round(alone_wall, 2),
+        "runs": runs,
+        "checker_cpu_seconds": round(checker.processor, 2),
+        "bare_cpu_seconds": round(alone.processor, 2),
+        "added": round(checker.processor / alone.processor - 1, 3),
+        "checker_wall_seconds": round(checker.wall, 2),
+        "bare_wall_seconds": round(alone.wall, 2),
         "checker_start_cpu_seconds": round(start, 2),
         "bare_start_cpu_seconds": round(alone_start, 2),
     }
