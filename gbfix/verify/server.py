@@ -63,8 +63,8 @@ PRELOAD = (
     "gbfix.verify.measuring",
 )
 
-# After how many jobs it pays to prepare for those to come; one target alone makes fewer.
-_MANY = 12
+# After how many jobs it pays to prepare for those to come: it takes as long as it spares these.
+_MANY = 30
 _OFTEN: Counter[str] = Counter()
 
 
