@@ -1,0 +1,92 @@
+"""Chooses what of a function is left to Python: breaks, draws, and values that must not enter a graph.
+
+Sparse tensors break wherever they are handed on; for a generator, or a list that is longer in each
+round, a graph would be compiled again and again. Knows diagnoses, nothing of how statements are parted.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from gbfix.analysis.draws import draw
+from gbfix.analysis.sites import BreakSite, break_sites
+from gbfix.analysis.trees import walk
+from gbfix.analysis.untraced import called, disabled_function
+from gbfix.fixes import Context
+from gbfix.lowering.sparse import sparse_values
+from gbfix.lowering.stages.staying import Staying
+from gbfix.python_diagnoses import DISABLED_FUNCTION, RANDOM_CALL
+
+# Draws that give no number, or fill what they are given.
+_NO_NUMBERS = frozenset(
+    "Random SystemRandom RandomState default_rng Generator shuffle sample choices permutation".split()
+)
+_FILLING = frozenset("append extend insert pop remove clear appendleft popleft update".split())
+
+
+def left_to_python(sites: Sequence[BreakSite], context: Context) -> Staying:
+    """What has to stay of a function that breaks at the given sites."""
+    sparse, made_sparse = sparse_values(sites, context)
+    drawing = [s.node for s in sites if s.diagnosis is RANDOM_CALL or calls_drawn(s, context)]
+    if drawing:
+        nodes = walk(context.info.node)
+        drawing += [n for n in nodes if draw(n, context.analysis) and n not in drawing]
+    broken = dict.fromkeys([*(s.node for s in sites), *drawing])
+    kept = sparse | _kept(sites, context)
+    return Staying(context, tuple(broken), tuple(drawing), kept, made_sparse)
+
+
+def calls_drawn(site: BreakSite, context: Context) -> bool:
+    """Whether a call runs a function that is left to Python because it draws numbers."""
+    call = site.node
+    if site.diagnosis is not DISABLED_FUNCTION or not isinstance(call, ast.Call):
+        return False
+    info = disabled_function(call, context.analysis, context.facts)
+    analysis = context.facts.analysis(info) if info is not None else None
+    if analysis is None:
+        return False
+    return any(s.diagnosis is RANDOM_CALL for s in break_sites(analysis, context.facts))
+
+
+def _kept(sites: Sequence[BreakSite], context: Context) -> frozenset[str]:
+    """Names of what a graph would be compiled again for: generators, and lists that are filled."""
+    found: set[str] = set()
+    for site in sites:
+        if site.diagnosis is not RANDOM_CALL or not isinstance(site.node, ast.Call):
+            continue
+        name = (called(site.node, context.analysis) or "").rpartition(".")[2]
+        if name in _NO_NUMBERS:
+            found |= {a.id for a in site.node.args if isinstance(a, ast.Name)}
+            if isinstance(site.statement, ast.Assign):
+                found |= {t.id for t in site.statement.targets if isinstance(t, ast.Name)}
+    for node in walk(context.info.node):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr in _FILLING and isinstance(node.func.value, ast.Name):
+            found.add(node.func.value.id)
+    for loop in walk(context.info.node):
+        if isinstance(loop, (ast.For, ast.While)):
+            found |= set(_growing(loop, context))
+    return frozenset(found)
+
+
+def _growing(loop: ast.For | ast.While, context: Context) -> Iterator[str]:
+    """Tuples and lists that get longer in each round: `all_states = all_states + (x,)`."""
+    target: ast.expr
+    for node in walk(loop):
+        if isinstance(node, ast.AugAssign):
+            target, value = node.target, node.value
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+        else:
+            continue
+        grows = isinstance(target, ast.Name) and (
+            isinstance(node, ast.AugAssign)
+            or any(isinstance(n, ast.Name) and n.id == target.id for n in walk(value))
+        )
+        if not grows or not isinstance(target, ast.Name):
+            continue
+        parts = [value.left, value.right] if isinstance(value, ast.BinOp) else [value]
+        if any(isinstance(p, (ast.Tuple, ast.List)) for p in parts):
+            yield target.id

@@ -1,0 +1,115 @@
+"""What of a function is left to Python, and which of its statements and expressions that concerns.
+
+A statement stays if it holds a break, uses a value that must not enter a graph, or decides where
+control goes. Is told which nodes break and which values those are, and knows nothing of why.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gbfix.analysis.trees import walk
+from gbfix.analysis.values import Kind
+from gbfix.fixes import Context
+
+_LEAVES = (ast.Return, ast.Break, ast.Continue)
+_UNUSUAL = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global,
+    ast.Nonlocal, ast.Delete, ast.Yield, ast.YieldFrom, ast.Await, ast.Try, ast.Match, ast.NamedExpr,
+)  # fmt: skip
+_FILLED = frozenset("zeros ones full empty arange tensor eye linspace".split())
+
+
+@dataclass(frozen=True)
+class Staying:
+    """What has to stay in Python.
+
+    Attributes:
+        context: the function.
+        broken: the nodes that cannot be part of a graph.
+        draws: those of them that draw a number in Python.
+        kept: names whose values cannot enter a graph.
+        kept_calls: the calls of `broken` that give such a value.
+    """
+
+    context: Context
+    broken: tuple[ast.AST, ...]
+    draws: tuple[ast.AST, ...]
+    kept: frozenset[str]
+    kept_calls: frozenset[ast.AST]
+
+
+def stays(statement: ast.stmt, staying: Staying, *, final: bool) -> bool:
+    """Whether a statement stays as it is written, unless it can be taken apart."""
+    if is_broken(statement, staying):
+        return True
+    nodes = list(walk(statement))
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+        return True
+    if any(isinstance(n, _UNUSUAL) for n in nodes):
+        return True
+    if any(isinstance(n, ast.Name) and n.id in {*staying.kept, "super"} for n in nodes):
+        return True
+    return is_exit(statement, final=final)
+
+
+def is_exit(statement: ast.stmt, *, final: bool) -> bool:
+    """Whether a statement leaves the function or the loop that it stands in.
+
+    What is `final` stands at the end of the function, where a return passes over nothing.
+    """
+    nodes = list(walk(statement))
+    leaves = [n for n in nodes if isinstance(n, _LEAVES) and not _in_own_loop(n, nodes)]
+    return any(not (final and isinstance(n, ast.Return)) for n in leaves)
+
+
+def is_broken(statement: ast.stmt, staying: Staying) -> bool:
+    """Whether a break stands in a statement."""
+    inside = {id(n) for n in walk(statement)}
+    return any(id(b) in inside for b in staying.broken)
+
+
+def names_kept(node: ast.AST, staying: Staying) -> bool:
+    """Whether a value that must not enter a graph is named."""
+    return any(isinstance(n, ast.Name) and n.id in staying.kept for n in walk(node))
+
+
+def works(node: ast.AST, staying: Staying) -> bool:
+    """Whether something computes with tensors that it is given."""
+    values = staying.context.analysis.values
+    for inner in walk(node):
+        value = values.get(inner)
+        if value is None or not value.kinds & (Kind.TENSOR | Kind.MAYBE):
+            continue
+        if isinstance(inner, (ast.BinOp, ast.UnaryOp, ast.Subscript)):
+            return True
+        if isinstance(inner, ast.Call):
+            name = ast.unparse(inner.func).rpartition(".")[2]
+            if name not in _FILLED:
+                return True
+    return False
+
+
+def is_compiled_alone(call: ast.Call, staying: Staying) -> bool:
+    """Whether a call is one that Dynamo compiles by itself, of what is at hand."""
+    value = staying.context.analysis.values.get(call.func)
+    facts = staying.context.facts
+    if value is None or value.reference is None:
+        return False
+    known = facts.project.function_info(value.reference) or facts.project.class_info(
+        value.reference
+    )
+    plain = (ast.Name, ast.Attribute, ast.Constant)
+    arguments = [*call.args, *(k.value for k in call.keywords)]
+    return known is not None and all(
+        isinstance(a, plain) or any(n in staying.broken for n in walk(a)) for a in arguments
+    )
+
+
+def _in_own_loop(node: ast.AST, nodes: Sequence[ast.AST]) -> bool:
+    return not isinstance(node, ast.Return) and any(
+        isinstance(loop, (ast.For, ast.While)) and any(n is node for n in walk(loop))
+        for loop in nodes
+    )
