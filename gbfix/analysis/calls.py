@@ -19,6 +19,7 @@ from gbfix.analysis.values import (
     Kind,
     Value,
     container,
+    fresh_number,
     replace,
     sequence,
     tensor,
@@ -30,9 +31,6 @@ _VALUES_AND_INDICES = frozenset(
 _TURNING = frozenset(
     "t transpose permute swapaxes swapdims movedim moveaxis expand "
     "scaled_dot_product_attention".split()
-)
-_RESHAPING = frozenset(
-    "reshape expand expand_as unsqueeze squeeze transpose permute flatten view_as".split()
 )
 # Contiguous, however what they are given lies in memory.
 _DENSE = frozenset(
@@ -48,6 +46,12 @@ _ARRANGING = frozenset(
     "unsqueeze squeeze expand expand_as broadcast_to view view_as reshape reshape_as flatten unflatten "
     "ravel t transpose permute swapaxes swapdims movedim moveaxis select narrow diagonal unfold repeat "
     "tile gather index_select take_along_dim roll flip contiguous clone".split()
+)
+_FLOATING_DTYPES = frozenset(
+    f"torch.{name}" for name in "half float double bfloat16 float16 float32 float64".split()
+)
+_INTEGER_DTYPES = frozenset(
+    f"torch.{name}" for name in "uint8 int8 short int long int16 int32 int64".split()
 )
 _LIKE = frozenset(
     {
@@ -110,6 +114,29 @@ def _tensor_result(
     *,
     is_method: bool,
 ) -> Value:
+    made = _without_dtype(operation, arguments, keywords, is_method=is_method)
+    wanted = keywords.get("dtype")
+    if wanted is None and operation.name == "Tensor.to" and len(arguments) > 1:
+        known = arguments[1].reference in _FLOATING_DTYPES | _INTEGER_DTYPES | {"torch.bool"}
+        wanted = arguments[1] if known else None
+    if wanted is None or wanted.only(Kind.NONE):
+        return made
+    return replace(
+        made,
+        dtype=fresh_number(),
+        boolean=operation.boolean or wanted.reference == "torch.bool",
+        floating=operation.floating or wanted.reference in _FLOATING_DTYPES,
+        integer=wanted.reference in _INTEGER_DTYPES,
+    )
+
+
+def _without_dtype(
+    operation: Operation,
+    arguments: Sequence[Value],
+    keywords: Mapping[str, Value],
+    *,
+    is_method: bool,
+) -> Value:
     everything = [*arguments, *keywords.values()]
     tensors = [v for v in everything if v.kinds & (Kind.TENSOR | Kind.MAYBE)]
     first = tensors[0] if tensors else None
@@ -119,7 +146,7 @@ def _tensor_result(
         unshared=not operation.alias and not operation.mutates,
     )
     result = replace(result, integer=operation.name.rsplit(".", 1)[-1] in _INTEGER)
-    if operation.name in _LIKE and first is not None and "dtype" not in keywords:
+    if operation.name in _LIKE and first is not None:
         return replace(tensor(like=first), unshared=True)
     if operation.reduces and len(everything) == 1:
         result = replace(result, zero_dim=True)
@@ -133,8 +160,6 @@ def _tensor_result(
     last = operation.name.rsplit(".", 1)[-1]
     if last in _TURNING or (first.turned and (operation.pointwise or operation.alias)):
         result = replace(result, turned=last not in _DENSE)
-    if first.boolean and last in _RESHAPING:
-        result = replace(result, boolean=True)
     others = [v for v in everything if v is not first]
     plain = all(v.only(Kind.STATIC | Kind.NONE) for v in others)
     if (operation.pointwise and len(tensors) == 1 and plain) or (
