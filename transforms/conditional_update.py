@@ -47,8 +47,8 @@ from gbfix.codegen.predicates import Renderer, single
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.conditional.steps import MaskedSteps
 from gbfix.lowering.gradients import gradients_are_off, stale_reason
-from gbfix.lowering.masked_steps import MaskedSteps
 from gbfix.lowering.placement import compiled_block, width_for
 from gbfix.lowering.stores import has_value_form
 from gbfix.lowering.views import block_of, is_elif
@@ -76,13 +76,14 @@ def propose(site: BreakSite, context: Context) -> Fix:
     predicate = single(Renderer(context.view, context.analysis, torch).render(asked))
     condition = predicate.text if predicate.boolean else f"{predicate.operand} != 0"
     holds = context.names.take("holds")
-    steps = MaskedSteps(context, torch)
-    steps.inside([*node.body, *node.orelse, *after])
+    anew = [*node.body, *node.orelse, *after]
+    steps = MaskedSteps(context, torch, frozenset(n for s in anew for n in walk(s)))
     if leaving:
         lines = steps.lines(after, holds)
     else:
         lines = [*steps.lines(node.body, holds), *steps.lines(node.orelse, f"~{holds}")]
-    if not steps.stored:
+    written = steps.written
+    if not written.stored:
         raise NotApplicable("no-update", "nothing is updated in place")
     if leaving and isinstance(node.body[-1], ast.Return):
         lines.append(context.view.text(node.body[-1]))
@@ -93,10 +94,12 @@ def propose(site: BreakSite, context: Context) -> Fix:
     safety, reason = Safety.REVIEW, _REASON
     if not gradients_are_off(node, context.info):
         reason = f"{_REASON}{_GRADIENTS}"
-        if steps.kept:
-            safety, reason = Safety.UNSAFE, stale_reason(steps.kept[0])
-    if steps.unset:
-        unread = f"`{steps.unset[0]}`, which nothing in the project reads, is not set when compiled"
+        if written.kept:
+            safety, reason = Safety.UNSAFE, stale_reason(written.kept[0])
+    if written.unset:
+        unread = (
+            f"`{written.unset[0]}`, which nothing in the project reads, is not set when compiled"
+        )
         safety, reason = Safety.UNSAFE, f"{unread}; {reason}"
     return Fix("conditional-update", safety, reason, (edit,), context.needs_torch)
 
