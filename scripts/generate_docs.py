@@ -160,11 +160,11 @@ def _fix_page(transform: Transform) -> str:
     own = Path(inspect.getfile(transform.propose)).resolve()
     given = [reason for reason in reasons() if reason.path.resolve() == own]
     listed = [f"- `{code}`: {'; '.join(said)}" for code, said in _by_code(given).items()]
+    shared = "are in [reason codes](../reason-codes.md)."
     if listed:
-        listed = [
-            "\n".join(listed),
-            "More codes, which several fixes share, are in [reason codes](../reason-codes.md).",
-        ]
+        listed = ["\n".join(listed), f"More codes, which several fixes share, {shared}"]
+    else:
+        listed = [f"Its reasons, which other fixes share, {shared}"]
     return _page(
         f"# {transform.name}",
         f"Treats {', '.join(codes)}.",
