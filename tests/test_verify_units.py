@@ -329,7 +329,7 @@ def test_targets_are_taken_apart(tmp_path: Any) -> None:
         torch.randn(2, 3).t(),
         torch.tensor([float("nan"), float("inf"), -0.0]),
     ],
-    ids=str,
+    ids="matrix single empty bool uint8 bfloat16 complex turned special".split(),
 )
 def test_what_was_seen_of_a_tensor_can_be_sent(tensor: torch.Tensor) -> None:
     shot = tensor_shot(tensor)
