@@ -24,6 +24,10 @@ all that follows. Otherwise it still reads the number: `t.detach() if torch.comp
 else t.item()`.
 
 What Python computes with the number on the way is computed in double precision, as Python does.
+A number that an `if` or `assert` tests as well, `n > 0`, becomes a tensor in the compiled path, where
+the branch can then be treated; `max(n, 1)` becomes `n.clamp(min=1)`. It stays where the test stands in
+a loop and the read does not, for a break there would cost the whole frame.
+
 `alpha=` and `value=` take numbers only, so they become a product in the compiled path. A number that
 decides a shape, is returned, stored or handed to another function stays a number.
 """
@@ -33,21 +37,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.draws import PLAIN, as_uniform, draw, is_computed_with
-from gbfix.analysis.effects import function_effects
+from gbfix.analysis.conditions import NotApplicable, Refused, leaves
+from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.draws import draw, is_computed_with
+from gbfix.analysis.effects import effects
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.reads import ReadKind
+from gbfix.analysis.reads import ReadKind, is_number, reads
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
-from gbfix.codegen.expressions import flat, operand
-from gbfix.codegen.guards import compiling
 from gbfix.diagnoses import SCALAR_READ, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.choices import BranchChoice, branch_choice, choice_text, chosen
-from gbfix.lowering.doubling import in_compiled_path, twice
-from gbfix.lowering.numbers import Course, Meeting, follow, follow_choice
+from gbfix.lowering.course import Course, Meeting
+from gbfix.lowering.course_text import CourseWriter
+from gbfix.lowering.numbers import follow, follow_choice
 from gbfix.lowering.placement import compiled_block
 from gbfix.python_diagnoses import RANDOM_CALL
 from gbfix.source.text import Edit
@@ -64,28 +68,44 @@ def propose(site: BreakSite, context: Context) -> Fix:
         course = follow_choice(choice, site.node, context.analysis)
     else:
         course = follow(_number(site, context), context.analysis)
-    if not course.meetings:
+    if not course.meetings and not course.tests:
         raise Refused("scalar-unused", "the number does not meet a tensor")
     if course.computed:
         _check_partners(course, context.analysis)
-    same = choice is None and all(_same_dtype(m, course, context.analysis) for m in course.meetings)
-    writer = _Writer(course, context, exact=same and all(map(_is_exact(context), course.meetings)))
+    _check_branches(course, context)
+    same = choice is None and all(_same_dtype(m, course, context) for m in course.meetings)
+    exact = same and not course.tests and all(map(_is_exact(context), course.meetings))
+    writer = CourseWriter(course, context, exact=exact)
     edits = writer.edits()
     if choice is not None and isinstance(site.node, ast.If):
         edits = (_compiled_choice(site.node, choice, course, context), *edits)
-    if same:
+    if course.tests and course.rounded:
         return Fix(
-            "drop-read", Safety.SAFE, "only arithmetic with tensors of the same dtype follows",
-            edits, context.needs_torch,
-        )  # fmt: skip
-    return Fix(
-        "drop-read",
-        Safety.REVIEW,
-        "only arithmetic with tensors follows; where one has a single element or holds integers, the "
-        "dtype of the result may be another",
-        edits,
-        context.needs_torch,
-    )
+            "drop-read",
+            Safety.UNSAFE,
+            "a test asks a number whose last bit may be another when tensors compute it",
+            edits,
+            context.needs_torch,
+            by_running=True,
+        )
+    lower = bool(course.tests) and all(_of_lower_kind(m, course, context) for m in course.meetings)
+    if course.tests and not course.meetings:
+        safety, reason = Safety.SAFE, "the number is only tested, and the tensor tests alike"
+    elif same:
+        safety, reason = Safety.SAFE, "only arithmetic with tensors of the same dtype follows"
+    elif lower:
+        safety, reason = (
+            Safety.REVIEW,
+            "only tests, and arithmetic in which an integer does not decide the dtype, follow; in half "
+            "precision a large integer may be rounded",
+        )
+    else:
+        safety, reason = (
+            Safety.REVIEW,
+            "only arithmetic with tensors follows; where one has a single element or holds integers, "
+            "the dtype of the result may be another",
+        )
+    return Fix("drop-read", safety, reason, edits, context.needs_torch)
 
 
 def _number(site: BreakSite, context: Context) -> ast.expr:
@@ -98,7 +118,38 @@ def _number(site: BreakSite, context: Context) -> ast.expr:
             return site.node
     if isinstance(site.node, ast.IfExp) and chosen(site.node, context.analysis):
         return site.node
+    if site.test is not None and isinstance(site.node, (ast.If, ast.IfExp)):
+        asked = _asked(site.test, context)
+        if asked is not None:
+            return asked
     raise NotApplicable("no-number", "no number is read here")
+
+
+def _asked(test: ast.expr, context: Context) -> ast.expr | None:
+    """The read that gives the number which a test compares its value."""
+    definitions = Definitions(context.info.node, context.info.module)
+    own = {read.node for read in reads(context.analysis)}  # a site each
+    for leaf in leaves(test):
+        for node in walk(leaf) if isinstance(leaf, ast.Compare) else ():
+            statement = definitions.of(node) if isinstance(node, ast.Name) else None
+            for inner in walk(statement.value) if statement is not None else ():
+                if isinstance(inner, ast.expr) and is_number(inner, context.analysis):
+                    if inner not in own:
+                        return inner
+    return None
+
+
+def _check_branches(course: Course, context: Context) -> None:
+    """One read must not become several branches that stay and break the graph each."""
+    if len(course.tests) < 2:
+        return
+    for test, asking in course.tests.items():
+        arms = [*asking.body, *asking.orelse] if isinstance(asking, ast.If) else []
+        if unknown := effects(arms, context.analysis, context.facts).unknown:
+            raise Refused(
+                "scalar-tested",
+                f"`{ast.unparse(test)}` is not the only test, and `{unknown[0]}` may keep it a branch",
+            )
 
 
 def _compiled_choice(node: ast.If, choice: BranchChoice, course: Course, context: Context) -> Edit:
@@ -131,164 +182,25 @@ def _is_exact(context: Context) -> Callable[[Meeting], bool]:
     return check
 
 
-def _same_dtype(meeting: Meeting, course: Course, analysis: Analysis) -> bool:
+def _same_dtype(meeting: Meeting, course: Course, context: Context) -> bool:
     """Whether a number comes, as it is, from a tensor of the dtype of the one that it meets."""
-    partner = analysis.values.get(meeting.partner)
+    partner = context.analysis.values.get(meeting.partner)
     if course.computed or partner is None:
         return False
     return all(
-        (value := analysis.values.get(tensor)) is not None and value.dtype == partner.dtype
+        (value := context.analysis.values.get(tensor)) is not None and value.dtype == partner.dtype
         for tensor in course.reads.values()
     )
 
 
-class _Writer:
-    """The text of a course in the compiled path."""
-
-    def __init__(self, course: Course, context: Context, exact: bool) -> None:
-        self.course = course
-        self.exact = exact
-        self.context = context
-        self.view = context.view
-        self.parents = context.info.module.parents
-
-    def edits(self) -> tuple[Edit, ...]:
-        """Every statement of the course that reads differently when compiling."""
-        texts: dict[ast.stmt, dict[ast.expr, str]] = {}
-        for read, tensor in self.course.reads.items():
-            texts.setdefault(self._statement(read), {})[read] = self._tensor(tensor)
-        for call, method in self.course.functions.items():
-            inner = operand(self.view, call.args[0])
-            texts.setdefault(self._statement(call), {})[call] = f"{inner}.{method}()"
-        for meeting in self.course.meetings:
-            statement = self._statement(meeting.number)
-            texts.setdefault(statement, {}).update(self._meeting(meeting))
-        return self._written({s: self._outermost(c) for s, c in texts.items()})
-
-    def _written(self, texts: dict[ast.stmt, dict[ast.expr, str]]) -> tuple[Edit, ...]:
-        context, view = self.context, self.view
-        found: list[Edit] = []
-        both: dict[ast.stmt, dict[ast.expr, str]] = {}
-        for statement, changes in texts.items():
-            if self.exact or in_compiled_path(statement, context):
-                found += [Edit(view.start(n), view.end(n), t) for n, t in changes.items()]
-            elif (edit := self._conditional(statement, changes)) is not None:
-                found.append(edit)
-            elif changes:
-                both[statement] = changes
-        if both:
-            found += twice(both, context)
-        return tuple(found)
-
-    def _conditional(self, statement: ast.stmt, changes: dict[ast.expr, str]) -> Edit | None:
-        """`name = tensor if compiling else number`, where it fits the line."""
-        if not isinstance(statement, ast.Assign) or list(changes) != [statement.value]:
-            return None
-        view = self.view
-        (text,) = changes.values()
-        torch = self.context.torch(statement)
-        old = flat(view, statement.value)
-        if isinstance(statement.value, ast.IfExp):
-            old = f"({old})"
-        line = f"{text} if {compiling(torch)} else {old}"
-        start = view.start(statement.value)
-        if start - view.line_start(start) + len(line) > self.context.settings.line_length:
-            return None
-        return Edit(start, view.end(statement.value), line)
-
-    def _outermost(self, changes: dict[ast.expr, str]) -> dict[ast.expr, str]:
-        """Changes inside of others are part of their texts."""
-        found: dict[ast.expr, str] = {}
-        for node, text in changes.items():
-            inside = [o for o in changes if o is not node and _contains(o, node)]
-            if not inside:
-                found[node] = self._filled(node, text, changes)
-        return found
-
-    def _filled(self, node: ast.expr, text: str, changes: dict[ast.expr, str]) -> str:
-        """A text with the texts of what changes inside of it."""
-        for inner, new in changes.items():
-            if inner is not node and _contains(node, inner):
-                old = flat(self.view, inner)
-                if text.count(old) != 1:
-                    raise Refused("complex-expression", f"`{old}` stands there more than once")
-                text = text.replace(old, self._filled(inner, new, changes))
-        return text
-
-    def _statement(self, node: ast.AST) -> ast.stmt:
-        current = self.parents[node] if isinstance(node, ast.IfExp) else node
-        while not isinstance(current, ast.stmt):
-            if isinstance(current, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.IfExp)):
-                raise Refused("unusual-place", "the number is used in a nested scope or condition")
-            current = self.parents[current]
-        return current
-
-    def _tensor(self, tensor: ast.expr) -> str:
-        """The tensor in the place of a number that is read from it."""
-        if isinstance(tensor, ast.Call) and (drawn := draw(tensor, self.context.analysis)):
-            return self._drawn(tensor, plain=drawn == PLAIN)
-        if isinstance(tensor, ast.IfExp):
-            torch = self.context.torch(self._statement(tensor))
-            return choice_text(tensor, torch, self.context, double=self.course.computed)
-        value = self.context.analysis.values[tensor]
-        text = operand(self.view, tensor)
-        if not (value.boolean or value.integer):
-            text = f"{text}.detach()"
-        if not value.zero_dim:
-            text = f"{text}.reshape(())"
-        if not value.unshared and self._may_change():
-            text = f"{text}.clone()"
-        return f"{text}.double()" if self.course.computed else text
-
-    def _drawn(self, call: ast.Call, *, plain: bool) -> str:
-        """A drawn number in a tensor, in double precision as Python has it."""
-        text = as_uniform(flat(self.view, call.func)) if plain else flat(self.view, call)
-        if text is None:
-            raise Refused("module-unnamed", "the module `random` has no name here")
-        torch = self.context.torch(self._statement(call))
-        return f"{torch}.as_tensor({text}, dtype={torch}.float64)"
-
-    def _may_change(self) -> bool:
-        """Whether the function changes anything in place, which a number would not see."""
-        found = function_effects(self.context.info, self.context.facts)
-        return found is None or bool(found.mutated or found.unknown or found.stateful)
-
-    def _meeting(self, meeting: Meeting) -> dict[ast.expr, str]:
-        """The text of a number where it meets a tensor, in the dtype of that tensor."""
-        node, partner = meeting.number, meeting.partner
-        text = flat(self.view, node)
-        cast = self._cast(partner)
-        changed = text
-        if cast and self.course.computed:
-            changed = f"{operand(self.view, node)}{cast}"
-        if meeting.scales is None:
-            return {} if changed == text else {node: changed}
-        scaled, keyword = meeting.scales
-        if changed == text:
-            changed = operand(self.view, node)
-        call = self.parents[keyword]
-        assert isinstance(call, ast.Call)
-        at = call.args.index(scaled)
-        before = [flat(self.view, a) for a in call.args[:at]]
-        rest = [flat(self.view, a) for a in call.args[at + 1 :]]
-        rest += [
-            f"{k.arg}={flat(self.view, k.value)}" if k.arg else f"**{flat(self.view, k.value)}"
-            for k in call.keywords
-            if k is not keyword
-        ]
-        product = f"{operand(self.view, scaled)} * {changed}"
-        head = flat(self.view, call.func)
-        return {call: f"{head}({', '.join([*before, product, *rest])})"}
-
-    def _cast(self, partner: ast.expr) -> str:
-        value = self.context.analysis.values.get(partner)
-        simple = isinstance(partner, (ast.Name, ast.Attribute))
-        known = value is not None and value.floating
-        return f".to({flat(self.view, partner)}.dtype)" if simple and known else ""
-
-
-def _contains(outer: ast.AST, inner: ast.AST) -> bool:
-    return any(n is inner for n in walk(outer))
+def _of_lower_kind(meeting: Meeting, course: Course, context: Context) -> bool:
+    """Whether an integer meets what is floating, or is divided by: its dtype then has no say."""
+    values, parent = context.analysis.values, context.info.module.parents[meeting.number]
+    if course.computed or not isinstance(parent, ast.BinOp):
+        return False
+    partner = values.get(meeting.partner)
+    floating = isinstance(parent.op, ast.Div) or (partner is not None and partner.floating)
+    return floating and all((v := values.get(t)) and v.integer for t in course.reads.values())
 
 
 TRANSFORM = Transform(

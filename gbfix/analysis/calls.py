@@ -40,6 +40,7 @@ _DENSE = frozenset(
 _INTEGER = frozenset(
     ["argmax", "argmin", "argsort", "long", "int", "count_nonzero", "bincount", "searchsorted"]
 )
+_ADDING = frozenset("sum prod cumsum cumprod".split())
 _KEEPING = frozenset("max min amax amin median".split())
 # They arrange the elements of a tensor anew, or pick some, and leave the dtype as it is.
 _ARRANGING = frozenset(
@@ -158,6 +159,8 @@ def _without_dtype(
     if first is None or not first.tensor:
         return result
     last = operation.name.rsplit(".", 1)[-1]
+    if last in _ADDING and (first.boolean or first.integer) and "dtype" not in keywords:
+        result = replace(result, integer=True)
     if last in _TURNING or (first.turned and (operation.pointwise or operation.alias)):
         result = replace(result, turned=last not in _DENSE)
     others = [v for v in everything if v is not first]

@@ -110,6 +110,12 @@ def read_tensor(node: ast.expr, analysis: Analysis) -> ast.expr | None:
     return found[0] if found is not None and found[1] is not ReadKind.POSITION else None
 
 
+def is_number(node: ast.expr, analysis: Analysis) -> bool:
+    """Whether an expression reads one number from a tensor."""
+    found = _read(node, analysis)
+    return found is not None and found[1] is ReadKind.NUMBER
+
+
 def is_captured(read: Read, analysis: Analysis) -> bool:
     """Whether `capture_scalar_outputs` keeps a read in the graph (seen on torch 2.13)."""
     if read.kind is ReadKind.LIST:

@@ -62,6 +62,20 @@ def single(predicate: Rendered) -> Rendered:
     return Rendered(f"{predicate.operand}.reshape(())", True, predicate.boolean, True)
 
 
+def compares_alike(node: ast.expr, analysis: Analysis) -> bool:
+    """Whether a number compares the same in any dtype: a small whole number, or one from a shape."""
+    if isinstance(node, ast.UnaryOp):
+        return compares_alike(node.operand, analysis)
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return float(node.value).is_integer() and abs(node.value) < 2048
+    value = analysis.values.get(node)
+    sized = isinstance(node, (ast.Subscript, ast.Call)) and any(
+        isinstance(n, ast.Attribute) and n.attr in {"shape", "size", "numel", "dim"}
+        for n in walk(node)
+    )
+    return sized and value is not None and value.static
+
+
 class Renderer:
     """Renders predicates of one analyzed function; `torch` is the module's name for torch."""
 
@@ -252,14 +266,7 @@ class Renderer:
             return True
         if isinstance(node, ast.UnaryOp):
             return self._exact(node.operand)
-        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-            return float(node.value).is_integer() and abs(node.value) < 2048
-        value = self.analysis.values.get(node)
-        sized = isinstance(node, (ast.Subscript, ast.Call)) and any(
-            isinstance(n, ast.Attribute) and n.attr in {"shape", "size", "numel", "dim"}
-            for n in walk(node)
-        )
-        return sized and value is not None and value.static
+        return compares_alike(node, self.analysis)
 
     def _side(self, node: ast.expr, wide: bool) -> str:
         inner = self._read(node)

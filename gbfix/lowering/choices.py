@@ -70,7 +70,7 @@ def _only_assignment(body: list[ast.stmt]) -> tuple[ast.Name, ast.expr] | None:
 
 def is_exact(node: ast.IfExp) -> bool:
     """Whether both numbers are written out, of one type, and the same in single precision."""
-    values = [_literal(arm) for arm in (node.body, node.orelse)]
+    values = [literal(arm) for arm in (node.body, node.orelse)]
     if any(value is None for value in values) or type(values[0]) is not type(values[1]):
         return False
     return all(isinstance(v, int) or (isinstance(v, float) and _fits_single(v)) for v in values)
@@ -98,14 +98,15 @@ def choice_text(node: ast.IfExp, torch: str, context: Context, *, double: bool) 
 
 
 def _is_number(node: ast.expr, analysis: Analysis) -> bool:
-    if _literal(node) is not None:
+    if literal(node) is not None:
         return True
     value = analysis.values.get(node)
     plain = isinstance(node, (ast.Name, ast.Attribute, ast.BinOp))
     return plain and value is not None and value.only(Kind.STATIC)
 
 
-def _literal(node: ast.expr) -> int | float | None:
+def literal(node: ast.expr) -> int | float | None:
+    """A number that is written out; its sign is left out."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         node = node.operand
     value = node.value if isinstance(node, ast.Constant) else None

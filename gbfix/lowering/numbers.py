@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.definitions import Definitions
@@ -18,7 +17,9 @@ from gbfix.analysis.draws import draw
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.reads import read_tensor
 from gbfix.analysis.values import Kind, Value
-from gbfix.lowering.choices import BranchChoice, chosen, is_exact
+from gbfix.codegen.predicates import compares_alike
+from gbfix.lowering.choices import BranchChoice, chosen, is_exact, literal
+from gbfix.lowering.course import Asking, Course, Meeting, Method, asking, check_tests
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _MATH = {
@@ -28,42 +29,9 @@ _MATH = {
 _TAKING = frozenset("add sub mul div add_ sub_ mul_ div_ multiply subtract divide".split())
 _FILLING = frozenset("fill_ masked_fill masked_fill_".split())
 _SCALED = frozenset("add add_ sub sub_ addcmul addcmul_ addcdiv addcdiv_".split())
+_BOUNDS = {"builtins.max": "min", "builtins.min": "max"}
+_ORDERS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _BOUNDING = frozenset("clamp clamp_ clip clip_ clamp_min clamp_max".split())
-
-
-@dataclass(frozen=True)
-class Meeting:
-    """A place where a number meets a tensor.
-
-    Attributes:
-        number: the expression of the number.
-        partner: the tensor, whose dtype decides.
-        scales: the argument that `alpha=` or `value=` multiplies, with that keyword.
-    """
-
-    number: ast.expr
-    partner: ast.expr
-    scales: tuple[ast.expr, ast.keyword] | None = None
-
-
-@dataclass
-class Course:
-    """Everything that becomes of one read.
-
-    Attributes:
-        reads: the reads that take part, with the tensors that they read.
-        names: the names that hold a number on the way.
-        meetings: where it ends in tensors.
-        functions: calls of `math`, with the method that does the same.
-        computed: whether any arithmetic happens before a tensor is met.
-    """
-
-    reads: dict[ast.expr, ast.expr] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)
-    meetings: list[Meeting] = field(default_factory=list)
-    functions: dict[ast.Call, str] = field(default_factory=dict)
-    computed: bool = False
-    seen: set[ast.AST] = field(default_factory=set)
 
 
 def follow(read: ast.expr, analysis: Analysis) -> Course:
@@ -74,7 +42,10 @@ def follow(read: ast.expr, analysis: Analysis) -> Course:
     """
     follower = _Follower(analysis)
     follower.start(read)
-    return follower.course
+    course = follower.course
+    if course.tests:
+        check_tests(course, follower.parents)
+    return course
 
 
 def follow_choice(choice: BranchChoice, node: ast.If, analysis: Analysis) -> Course:
@@ -109,7 +80,7 @@ class _Follower:
             tensor is not read
             and isinstance(read, ast.Call)
             and isinstance(read.func, ast.Name)
-            and read.func.id != "float"
+            and not (read.func.id == "float" or (read.func.id == "int" and self._integer(tensor)))
         ):
             raise Refused(
                 "integer-read", f"`{ast.unparse(read)}` makes an integer or a truth value"
@@ -131,6 +102,10 @@ class _Follower:
             return
         self.course.seen.add(node)
         parent = self.parents[node]
+        asks = asking(node, self.parents)
+        if asks is not None:
+            self._tested(node, asks)
+            return
         if isinstance(parent, ast.BinOp):
             self._operator(node, parent)
         elif isinstance(parent, ast.UnaryOp) and isinstance(parent.op, (ast.USub, ast.UAdd)):
@@ -175,6 +150,8 @@ class _Follower:
             self._meets(node, other)
             return
         self.course.computed = True
+        if isinstance(parent.op, (ast.Div, ast.Pow)):
+            self.course.rounded = True
         self._others(other, node)
         self._use(parent)
 
@@ -247,9 +224,13 @@ class _Follower:
             method = _MATH.get(name.removeprefix("math."))
             if method is not None and len(call.args) == 1:
                 self.course.computed = True
-                self.course.functions[call] = method
+                self.course.rounded = True
+                self.course.functions[call] = Method(node, f"{method}()")
                 self._use(call)
                 return
+        if keyword is None and name in _BOUNDS and len(call.args) == 2 and not call.keywords:
+            self._bounded(node, call, _BOUNDS[name])
+            return
         if isinstance(call.func, ast.Attribute) and call.func.value is not node:
             operands = [call.func.value, *call.args]
             if name is not None and name.startswith("torch."):
@@ -266,6 +247,27 @@ class _Follower:
                 self._meets(node, others[0])
                 return
         raise self._escapes(node)
+
+    def _bounded(self, node: ast.expr, call: ast.Call, side: str) -> None:
+        """`max(n, 1)`, or `min`, with a number that is written out."""
+        other = call.args[1] if call.args[0] is node else call.args[0]
+        value = literal(other)
+        whole = self._is_integer() and isinstance(value, int)
+        # Python keeps the first of two where NaN is one of them.
+        if value is None or not (whole or call.args[0] is node):
+            raise self._escapes(node)
+        if not whole:
+            self.course.computed = True
+        self.course.functions[call] = Method(node, f"clamp({side}={ast.unparse(other)})")
+        self._use(call)
+
+    def _is_integer(self) -> bool:
+        """Whether all that was read so far are integers, with which nothing was computed."""
+        return not self.course.computed and all(map(self._integer, self.course.reads.values()))
+
+    def _integer(self, tensor: ast.expr) -> bool:
+        value = self._value(tensor)
+        return value is not None and value.integer
 
     def _operand(
         self,
@@ -295,9 +297,28 @@ class _Follower:
         if value is not None and value.tensor:
             self._meets(node, others[0])
             return
-        raise Refused(
-            "scalar-tested", f"`{ast.unparse(parent)}` compares the number with another number"
-        )
+        self._test_of_numbers(node, parent)
+
+    def _test_of_numbers(self, node: ast.expr, parent: ast.Compare) -> None:
+        """A comparison with a number, where only its truth is asked: a tensor answers alike."""
+        text = ast.unparse(parent)
+        if len(parent.ops) != 1 or not isinstance(parent.ops[0], _ORDERS):
+            raise Refused("scalar-tested", f"`{text}` compares the number in a way of its own")
+        asks = asking(parent, self.parents)
+        if asks is None:
+            raise Refused("scalar-tested", f"`{text}` compares the number with another number")
+        other = parent.comparators[0] if parent.left is node else parent.left
+        if not compares_alike(other, self.analysis):
+            self.course.computed = True  # in double precision no other number is rounded
+            self._others(other, node)
+        self._tested(parent, asks)
+
+    def _tested(self, node: ast.expr, asks: Asking) -> None:
+        if not self.course.reads or any(r is t for r, t in self.course.reads.items()):
+            raise Refused(
+                "scalar-tested", f"`{ast.unparse(node)}` asks a number that is no read of a tensor"
+            )
+        self.course.tests[node] = asks
 
     def _meets(self, number: ast.expr, partner: ast.expr) -> None:
         self.course.meetings.append(Meeting(number, partner))

@@ -1,0 +1,188 @@
+"""The text of numbers that stay tensors in the compiled path: their reads, functions and meetings.
+
+Eager code keeps the numbers, in a conditional expression or in statements written twice, unless the
+bits are known to be the same. Is told what to write, and does not ask whether it is right.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.draws import PLAIN, as_uniform, draw
+from gbfix.analysis.effects import function_effects
+from gbfix.analysis.trees import walk
+from gbfix.codegen.expressions import flat, flatten, operand
+from gbfix.codegen.guards import compiling
+from gbfix.fixes import Context
+from gbfix.lowering.choices import choice_text
+from gbfix.lowering.course import Course, Meeting
+from gbfix.lowering.doubling import in_compiled_path, substituted, twice
+from gbfix.source.text import Edit
+
+
+class CourseWriter:
+    """The text of a course in the compiled path."""
+
+    def __init__(self, course: Course, context: Context, exact: bool) -> None:
+        self.course = course
+        self.exact = exact
+        self.context = context
+        self.view = context.view
+        self.parents = context.info.module.parents
+
+    def edits(self) -> tuple[Edit, ...]:
+        """Every statement of the course that reads differently when compiling."""
+        texts: dict[ast.stmt, dict[ast.expr, str]] = {}
+        for read, tensor in self.course.reads.items():
+            texts.setdefault(self._statement(read), {})[read] = self._tensor(tensor)
+        for call, method in self.course.functions.items():
+            inner = operand(self.view, method.receiver)
+            texts.setdefault(self._statement(call), {})[call] = f"{inner}.{method.call}"
+        for meeting in self.course.meetings:
+            if changes := self._meeting(meeting):
+                texts.setdefault(self._statement(meeting.number), {}).update(changes)
+        return self._written({s: self._outermost(c) for s, c in texts.items()})
+
+    def _written(self, texts: dict[ast.stmt, dict[ast.expr, str]]) -> tuple[Edit, ...]:
+        context, view = self.context, self.view
+        found: list[Edit] = []
+        both: dict[ast.stmt, dict[ast.expr, str]] = {}
+        for statement, changes in texts.items():
+            if self.exact or in_compiled_path(statement, context):
+                found += [Edit(view.start(n), view.end(n), t) for n, t in changes.items()]
+            elif (edit := self._conditional(statement, changes)) is not None:
+                found.append(edit)
+            elif changes:
+                both[statement] = changes
+        if both:
+            found += twice(both, context)
+        return tuple(found)
+
+    def _conditional(self, statement: ast.stmt, changes: dict[ast.expr, str]) -> Edit | None:
+        """`name = tensor if compiling else number`, where it fits the line."""
+        if not isinstance(statement, ast.Assign):
+            return None
+        tested, view = bool(self.course.tests), self.view
+        if list(changes) == [statement.value]:
+            (text,) = changes.values()
+        elif tested and self._is_number(statement):
+            text = flatten(substituted(statement, changes, view)).partition("=")[2].strip()
+        else:
+            return None
+        torch = self.context.torch(statement)
+        old = flat(view, statement.value)
+        if isinstance(statement.value, ast.IfExp):
+            old = f"({old})"
+        parts = [text, f"if {compiling(torch)}", f"else {old}"]
+        line = " ".join(parts)
+        start, end = view.start(statement.value), view.end(statement.value)
+        column = start - view.line_start(start)
+        if column + len(line) <= self.context.settings.line_length:
+            return Edit(start, end, line)
+        if not tested or view.source.text[start - 1] == "(":
+            return None
+        # What a test asks has one value here, the tensor; of two statements it would have either.
+        inner = f"{view.indent(statement)}{self.context.unit}"
+        if len(inner) + len(line) > self.context.settings.line_length:
+            line = f"\n{inner}".join(parts)
+        return Edit(start, end, f"(\n{inner}{line}\n{view.indent(statement)})")
+
+    def _is_number(self, statement: ast.Assign) -> bool:
+        """Whether a name is given a number that is followed."""
+        target = statement.targets[0]
+        return isinstance(target, ast.Name) and target.id in self.course.names
+
+    def _outermost(self, changes: dict[ast.expr, str]) -> dict[ast.expr, str]:
+        """Changes inside of others are part of their texts."""
+        found: dict[ast.expr, str] = {}
+        for node, text in changes.items():
+            inside = [o for o in changes if o is not node and _contains(o, node)]
+            if not inside:
+                found[node] = self._filled(node, text, changes)
+        return found
+
+    def _filled(self, node: ast.expr, text: str, changes: dict[ast.expr, str]) -> str:
+        """A text with the texts of what changes inside of it."""
+        for inner, new in changes.items():
+            if inner is not node and _contains(node, inner):
+                old = flat(self.view, inner)
+                if text.count(old) != 1:
+                    raise Refused("complex-expression", f"`{old}` stands there more than once")
+                text = text.replace(old, self._filled(inner, new, changes))
+        return text
+
+    def _statement(self, node: ast.AST) -> ast.stmt:
+        current = self.parents[node] if isinstance(node, ast.IfExp) else node
+        while not isinstance(current, ast.stmt):
+            if isinstance(current, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.IfExp)):
+                raise Refused("unusual-place", "the number is used in a nested scope or condition")
+            current = self.parents[current]
+        return current
+
+    def _tensor(self, tensor: ast.expr) -> str:
+        """The tensor in the place of a number that is read from it."""
+        if isinstance(tensor, ast.Call) and (drawn := draw(tensor, self.context.analysis)):
+            return self._drawn(tensor, plain=drawn == PLAIN)
+        if isinstance(tensor, ast.IfExp):
+            torch = self.context.torch(self._statement(tensor))
+            return choice_text(tensor, torch, self.context, double=self.course.computed)
+        value = self.context.analysis.values[tensor]
+        text = operand(self.view, tensor)
+        if not (value.boolean or value.integer):
+            text = f"{text}.detach()"
+        if not value.zero_dim:
+            text = f"{text}.reshape(())"
+        if not value.unshared and self._may_change():
+            text = f"{text}.clone()"
+        return f"{text}.double()" if self.course.computed else text
+
+    def _drawn(self, call: ast.Call, *, plain: bool) -> str:
+        """A drawn number in a tensor, in double precision as Python has it."""
+        text = as_uniform(flat(self.view, call.func)) if plain else flat(self.view, call)
+        if text is None:
+            raise Refused("module-unnamed", "the module `random` has no name here")
+        torch = self.context.torch(self._statement(call))
+        return f"{torch}.as_tensor({text}, dtype={torch}.float64)"
+
+    def _may_change(self) -> bool:
+        """Whether the function changes anything in place, which a number would not see."""
+        found = function_effects(self.context.info, self.context.facts)
+        return found is None or bool(found.mutated or found.unknown or found.stateful)
+
+    def _meeting(self, meeting: Meeting) -> dict[ast.expr, str]:
+        """The text of a number where it meets a tensor, in the dtype of that tensor."""
+        node, partner = meeting.number, meeting.partner
+        text = flat(self.view, node)
+        cast = self._cast(partner)
+        changed = text
+        if cast and self.course.computed:
+            changed = f"{operand(self.view, node)}{cast}"
+        if meeting.scales is None:
+            return {} if changed == text else {node: changed}
+        scaled, keyword = meeting.scales
+        if changed == text:
+            changed = operand(self.view, node)
+        call = self.parents[keyword]
+        assert isinstance(call, ast.Call)
+        at = call.args.index(scaled)
+        before = [flat(self.view, a) for a in call.args[:at]]
+        rest = [flat(self.view, a) for a in call.args[at + 1 :]]
+        rest += [
+            f"{k.arg}={flat(self.view, k.value)}" if k.arg else f"**{flat(self.view, k.value)}"
+            for k in call.keywords
+            if k is not keyword
+        ]
+        product = f"{operand(self.view, scaled)} * {changed}"
+        head = flat(self.view, call.func)
+        return {call: f"{head}({', '.join([*before, product, *rest])})"}
+
+    def _cast(self, partner: ast.expr) -> str:
+        value = self.context.analysis.values.get(partner)
+        simple = isinstance(partner, (ast.Name, ast.Attribute))
+        known = value is not None and value.floating
+        return f".to({flat(self.view, partner)}.dtype)" if simple and known else ""
+
+
+def _contains(outer: ast.AST, inner: ast.AST) -> bool:
+    return any(n is inner for n in walk(outer))
