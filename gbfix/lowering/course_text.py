@@ -16,7 +16,7 @@ from gbfix.codegen.expressions import flat, flatten, operand
 from gbfix.codegen.guards import compiling
 from gbfix.fixes import Context
 from gbfix.lowering.choices import choice_text
-from gbfix.lowering.course import Course, Meeting
+from gbfix.lowering.course import Course, Meeting, Method
 from gbfix.lowering.doubling import in_compiled_path, substituted, twice
 from gbfix.source.text import Edit
 
@@ -37,8 +37,7 @@ class CourseWriter:
         for read, tensor in self.course.reads.items():
             texts.setdefault(self._statement(read), {})[read] = self._tensor(tensor)
         for call, method in self.course.functions.items():
-            inner = operand(self.view, method.receiver)
-            texts.setdefault(self._statement(call), {})[call] = f"{inner}.{method.call}"
+            texts.setdefault(self._statement(call), {})[call] = self._called(method)
         for meeting in self.course.meetings:
             if changes := self._meeting(meeting):
                 texts.setdefault(self._statement(meeting.number), {}).update(changes)
@@ -63,29 +62,39 @@ class CourseWriter:
         """`name = tensor if compiling else number`, where it fits the line."""
         if not isinstance(statement, ast.Assign):
             return None
-        tested, view = bool(self.course.tests), self.view
+        view = self.view
+        start, end = view.start(statement.value), view.end(statement.value)
+        tested = bool(self.course.tests) and self._is_number(statement)
+        if view.has_comment(start, end):
+            if tested:
+                raise Refused("unusual-place", "a comment stands in what computes a tested number")
+            return None
+        in_parentheses = view.source.text[:start].rstrip().endswith("(")
         if list(changes) == [statement.value]:
             (text,) = changes.values()
-        elif tested and self._is_number(statement):
-            text = flatten(substituted(statement, changes, view)).partition("=")[2].strip()
+        elif tested:
+            text = flatten(substituted(statement, changes, view).partition("=")[2].strip())
         else:
             return None
         torch = self.context.torch(statement)
         old = flat(view, statement.value)
         if isinstance(statement.value, ast.IfExp):
             old = f"({old})"
+        if in_parentheses and list(changes) != [statement.value]:
+            text = text.removeprefix("(").removesuffix(")").strip()
         parts = [text, f"if {compiling(torch)}", f"else {old}"]
         line = " ".join(parts)
-        start, end = view.start(statement.value), view.end(statement.value)
         column = start - view.line_start(start)
         if column + len(line) <= self.context.settings.line_length:
             return Edit(start, end, line)
-        if not tested or view.source.text[start - 1] == "(":
+        if not tested:
             return None
         # What a test asks has one value here, the tensor; of two statements it would have either.
         inner = f"{view.indent(statement)}{self.context.unit}"
         if len(inner) + len(line) > self.context.settings.line_length:
             line = f"\n{inner}".join(parts)
+        if in_parentheses:
+            return Edit(start, end, line)
         return Edit(start, end, f"(\n{inner}{line}\n{view.indent(statement)})")
 
     def _is_number(self, statement: ast.Assign) -> bool:
@@ -137,6 +146,16 @@ class CourseWriter:
             text = f"{text}.clone()"
         return f"{text}.double()" if self.course.computed else text
 
+    def _replaced(self, node: ast.expr) -> str | None:
+        """What stands for a number that itself is a read or a call of a function; binds tightly."""
+        if node in self.course.reads:
+            return self._tensor(self.course.reads[node])
+        method = self.course.functions.get(node) if isinstance(node, ast.Call) else None
+        return self._called(method) if method is not None else None
+
+    def _called(self, method: Method) -> str:
+        return f"{operand(self.view, method.receiver)}.{method.call}"
+
     def _drawn(self, call: ast.Call, *, plain: bool) -> str:
         """A drawn number in a tensor, in double precision as Python has it."""
         text = as_uniform(flat(self.view, call.func)) if plain else flat(self.view, call)
@@ -154,15 +173,20 @@ class CourseWriter:
         """The text of a number where it meets a tensor, in the dtype of that tensor."""
         node, partner = meeting.number, meeting.partner
         text = flat(self.view, node)
+        # Of an argument that becomes a product, the parts are replaced in the text of the call.
+        closed = self._replaced(node) if meeting.scales is None else None
+        if closed is None:
+            closed, changed = operand(self.view, node), text
+        else:
+            changed = closed
         cast = self._cast(partner)
-        changed = text
         if cast and self.course.computed:
-            changed = f"{operand(self.view, node)}{cast}"
+            changed = f"{closed}{cast}"
         if meeting.scales is None:
             return {} if changed == text else {node: changed}
         scaled, keyword = meeting.scales
         if changed == text:
-            changed = operand(self.view, node)
+            changed = closed
         call = self.parents[keyword]
         assert isinstance(call, ast.Call)
         at = call.args.index(scaled)
