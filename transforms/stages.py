@@ -54,8 +54,10 @@ After:
             return x
 
 There are as many graphs as there are stages, and a function that calls this one ends its graph at the
-call. It is the last resort: done for a loop that data decides, for sparse tensors that are handed over
-and for numbers that Python draws, where nothing else treats the site.
+call. It is the last resort: not done where a call may pass without a break, as where `self.training`
+decides, but for a loop that data decides, for sparse tensors that are handed over
+and for numbers that Python draws, where nothing else treats the site; for another break in a loop only
+with `--unsafe`.
 """
 
 from __future__ import annotations
@@ -72,7 +74,7 @@ from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.called import is_only_called
 from gbfix.lowering.stages.choosing import left_to_python
 from gbfix.lowering.stages.division import divide
-from gbfix.lowering.stages.gains import check_gain, is_worth
+from gbfix.lowering.stages.gains import check_gain, is_always_reached, is_of_kind, is_worth
 from gbfix.lowering.stages.parts import Part
 from gbfix.lowering.stages.writing import edits_of
 
@@ -80,6 +82,7 @@ _REASON = (
     "the function itself runs in Python and calls stages that are compiled; what calls it ends its "
     "graph there"
 )
+_LOOPS = f"{_REASON}, and Dynamo may lose less to the loop"
 _MODES = frozenset({"torch.no_grad", "torch.inference_mode", "torch.enable_grad"})
 
 
@@ -97,8 +100,12 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(node)):
         raise NotApplicable("not-divided", "the function is suspended and resumed")
     sites = find_sites(context.analysis, context.facts)
-    if not any(is_worth(s, context) for s in sites):
+    worth = [s for s in sites if is_worth(s, context)]
+    if not worth:
         raise NotApplicable("not-divided", "what stands around the break is compiled as it is")
+    reached = [s for s in worth if s.certain and is_always_reached(s, context)]
+    if not reached:
+        raise Refused("not-always-reached", "many calls may pass without a break, in one graph")
     if node.name != "forward" and not is_only_called(info, context.facts):
         raise NotApplicable("not-divided", f"`{node.name}` may be what is compiled")
     divided = divide(left_to_python(sites, context))
@@ -107,7 +114,11 @@ def propose(site: BreakSite, context: Context) -> Fix:
         _check_part(part, context)
     torch = context.torch(node.body[0])
     edits = edits_of(divided, torch, context)
-    return Fix("stages", Safety.REVIEW, _REASON, edits, context.needs_torch, last=True)
+    usual = any(is_of_kind(s, context) for s in reached)
+    safety = Safety.REVIEW if usual else Safety.UNSAFE
+    return Fix(
+        "stages", safety, _REASON if usual else _LOOPS, edits, context.needs_torch, last=True
+    )
 
 
 def _check_part(part: Part, context: Context) -> None:

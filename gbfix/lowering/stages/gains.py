@@ -9,6 +9,7 @@ import ast
 from collections.abc import Sequence
 
 from gbfix.analysis.conditions import NotApplicable
+from gbfix.analysis.draws import draw
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import disabled_function
@@ -19,18 +20,111 @@ from gbfix.lowering.stages.choosing import calls_drawn
 from gbfix.lowering.stages.parts import Divided
 from gbfix.python_diagnoses import RANDOM_CALL, SPARSE_TENSOR
 
+_LEAST_OPERATIONS = 2
+
+
+def is_of_kind(site: BreakSite, context: Context) -> bool:
+    """Whether a site is of a kind that no graph holds: data end a loop, or Python draws a number."""
+    kinds = {LOOP_EXIT, TENSOR_LOOP, SPARSE_TENSOR, RANDOM_CALL}
+    if site.diagnosis in kinds or calls_drawn(site, context):
+        return True
+    node = site.node
+    return (
+        isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return) and _loops(site, context)
+    )
+
 
 def is_worth(site: BreakSite, context: Context) -> bool:
     """Whether Dynamo loses more at a site than the statement that breaks."""
-    if site.diagnosis in {LOOP_EXIT, TENSOR_LOOP, SPARSE_TENSOR, RANDOM_CALL}:
-        return True
+    return is_of_kind(site, context) or _loops(site, context)
+
+
+def _loops(site: BreakSite, context: Context) -> bool:
+    """Whether a site stands in a loop, or is one."""
     parents = context.info.module.parents
     above: ast.AST | None = site.node
     while above is not None and above is not context.info.node:
         if isinstance(above, (ast.For, ast.While)):
             return True
         above = parents.get(above)
-    return calls_drawn(site, context)
+    return False
+
+
+def _computes(node: ast.AST, context: Context) -> bool:
+    """Whether a node makes a tensor of others, by an operator, a call or a layer."""
+    if not isinstance(node, (ast.Call, ast.BinOp, ast.UnaryOp)):
+        return False
+    value = context.analysis.values.get(node)
+    if isinstance(node, ast.Call):
+        function = context.analysis.values.get(node.func)
+        if function is not None and function.kinds & Kind.MODULE:
+            return True
+        if draw(node, context.analysis):
+            return False
+    return value is not None and value.tensor
+
+
+def is_always_reached(site: BreakSite, context: Context) -> bool:
+    """Whether a call of the function that is not over before comes to the site.
+
+    A function that breaks its graph in training alone, or for one of its arguments alone, is one graph
+    otherwise, and would be several if it was divided. What differs from round to round of a loop, or is
+    decided by data, is taken to let some round pass.
+    """
+    parents = context.info.module.parents
+    if site.test is not None and _may_skip(site.test, site.node, context):
+        return False
+    below, above = site.node, parents.get(site.node)
+    while above is not None and below is not context.info.node:
+        if isinstance(above, ast.ExceptHandler):
+            return False
+        if isinstance(above, (ast.If, ast.IfExp)) and below is not above.test:
+            if _may_skip(above.test, above, context):
+                return False
+        if isinstance(above, ast.BoolOp):
+            before = above.values[: above.values.index(below)] if below in above.values else []
+            if any(_may_skip(operand, above, context) for operand in before):
+                return False
+        for block in (getattr(above, name, None) for name in ("body", "orelse", "finalbody")):
+            if isinstance(block, list) and below in block:
+                if any(_may_leave(s, context) for s in block[: block.index(below)]):
+                    return False
+        below, above = above, parents.get(above)
+    return True
+
+
+def _may_leave(statement: ast.stmt, context: Context) -> bool:
+    """Whether a statement may end the function or the round for a reason that no data gives."""
+    if not any(isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in walk(statement)):
+        return False
+    if isinstance(statement, (ast.For, ast.While)):
+        return any(isinstance(n, ast.Return) for n in walk(statement))
+    return not isinstance(statement, ast.If) or _may_skip(statement.test, statement, context)
+
+
+def _may_skip(test: ast.expr, place: ast.AST, context: Context) -> bool:
+    """Whether a test may come out the same in all rounds of a call, whatever the data are."""
+    for operand in test.values if isinstance(test, ast.BoolOp) else [test]:
+        value = context.analysis.values.get(operand)
+        if value is not None and value.only(Kind.TENSOR | Kind.SCALAR):
+            return False
+        if not _varies(operand, place, context):
+            return True
+    return False
+
+
+def _varies(test: ast.expr, place: ast.AST, context: Context) -> bool:
+    """Whether a test reads what a loop around it binds anew."""
+    parents = context.info.module.parents
+    read = {n.id for n in walk(test) if isinstance(n, ast.Name)}
+    above = parents.get(place)
+    while above is not None and above is not context.info.node:
+        if isinstance(above, (ast.For, ast.While)):
+            bound = (n for n in walk(above) if isinstance(n, ast.Name))
+            if any(n.id in read and isinstance(n.ctx, ast.Store) for n in bound):
+                return True
+        above = parents.get(above)
+    return False
 
 
 def check_gain(divided: Divided, sites: Sequence[BreakSite], context: Context) -> None:
@@ -55,5 +149,7 @@ def check_gain(divided: Divided, sites: Sequence[BreakSite], context: Context) -
         elif value.kinds & Kind.MODULE and not any(s.node is node for s in sites):
             text = ast.unparse(node.func)
             raise NotApplicable("layer-left", f"`{text}` would be left to Python")
-    if not divided.parts and not own:
+    operations = sum(_computes(n, context) for p in divided.parts for i in p.items
+                     for n in walk(i.statement))  # fmt: skip
+    if operations < _LEAST_OPERATIONS and not own:
         raise NotApplicable("not-divided", "nothing around it would be compiled")
