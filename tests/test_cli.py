@@ -25,16 +25,16 @@ class Model(nn.Module):
 """
 GUARD = b"if not torch.compiler.is_compiling():"
 CLEAN = b"import torch\n\n\ndef double(x):\n    return 2 * x\n"
-# No fix can be made: the loop depends on data.
+# No fix can be made: the loop depends on data, and is left and entered again.
 STUCK = b"""import torch
 from torch import nn
 
 
 class Loop(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor):
         while x.sum() > 0:
             x = torch.cat([x, -x])
-        return x
+            yield x
 """
 
 
