@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.annotations import annotated
-from gbfix.analysis.modules import Function, FunctionInfo, Module, last_name
-from gbfix.analysis.trees import kept, walk
+from gbfix.analysis.modules import FunctionInfo, Module, last_name
+from gbfix.analysis.parameters import (
+    argument_for,
+    binding_statements,
+    declared,
+    is_bare_parameter,
+    tests_itself,
+)
+from gbfix.analysis.trees import walk
 from gbfix.analysis.usage import tensor_parameters
 from gbfix.analysis.values import (
     MAYBE,
@@ -80,11 +87,10 @@ class Callers:
             return None
         if given is not None and (given.tensor or given.fields is not None):
             return given
-        position = _position(info, name)
         for call, caller in self.calls_of(info):
-            argument = _argument(call, name, position)
-            if isinstance(argument, ast.Name) and caller is not None:
-                if _is_bare_parameter(argument.id, caller):
+            passed = argument_for(call, name, info)
+            if isinstance(passed, ast.Name) and caller is not None:
+                if is_bare_parameter(passed.id, caller):
                     return MAYBE
         return None
 
@@ -92,28 +98,29 @@ class Callers:
         calls = self.calls_of(info)
         if not calls or len(calls) > _MAX_CALLERS:
             return None
-        position = _position(info, name)
         values: list[Value] = []
         for call, caller in calls:
-            argument = _argument(call, name, position)
-            if argument is None or caller is None:
+            passed = argument_for(call, name, info)
+            if passed is None or caller is None:
                 return None
-            if self._recurs(argument, caller):
+            if self._recurs(passed, caller):
                 continue
-            value = self._value(argument, caller)
+            value = self._value(passed, caller)
             if value is None:
                 return None
             values.append(value)
         found = _agreed(values)
         # `check(bool)` is looked at where it is called.
-        return None if found is not None and found.tensor and _tests(info.node, name) else found
+        return (
+            None if found is not None and found.tensor and tests_itself(info.node, name) else found
+        )
 
     def _recurs(self, argument: ast.expr, caller: FunctionInfo) -> bool:
         """Whether an argument is the parameter itself, passed on unchanged."""
         return (
             isinstance(argument, ast.Name)
             and (caller.node, argument.id) in self._active
-            and not _stores(caller.node, argument.id)
+            and not binding_statements(caller.node, argument.id)
         )
 
     # Calls
@@ -204,7 +211,7 @@ class Callers:
             return None
         held = [
             self._value(v, caller)
-            or (MAYBE if isinstance(v, ast.Name) and _is_bare_parameter(v.id, caller) else UNKNOWN)
+            or (MAYBE if isinstance(v, ast.Name) and is_bare_parameter(v.id, caller) else UNKNOWN)
             for v in node.values
         ]
         return mapping(zip(keys, held, strict=True))
@@ -219,8 +226,8 @@ class Callers:
         key = (caller.node, name)
         if key in self._active:
             return None
-        stores = _stores(caller.node, name)
-        is_parameter = name in _parameters(caller.node)
+        stores = binding_statements(caller.node, name)
+        is_parameter = name in declared(caller.node)
         if not stores and not is_parameter:
             return None if caller.outer is not None else self._global(name, caller.module)
         self._active.add(key)
@@ -240,7 +247,7 @@ class Callers:
         return STATIC if literal else None
 
     def _parameter(self, name: str, caller: FunctionInfo) -> Value | None:
-        argument, default = _parameters(caller.node)[name]
+        argument, default = declared(caller.node)[name]
         promised = annotated(argument.annotation, caller.module, self.facts.project)
         if promised is not None:
             return promised if promised.tensor or _is_static(promised) else None
@@ -379,19 +386,22 @@ class Callers:
             return self.facts.instance(made)
         operation = torch_table.function(qualified) if qualified else None
         if operation is not None:
-            given = frozenset(k.arg or "**" for k in node.keywords)
-            word = operation.result(len(node.args), given, ["unknown"] * len(node.args))
-            return tensor() if word == "tensor" else None
+            return _made_by(operation, node)
         method = (
             torch_table.method(node.func.attr) if isinstance(node.func, ast.Attribute) else None
         )
         if method is not None and isinstance(node.func, ast.Attribute):
             base = self._value(node.func.value, caller)
             if base is not None and base.tensor:
-                given = frozenset(k.arg or "**" for k in node.keywords)
-                word = method.result(len(node.args), given, ["unknown"] * len(node.args))
-                return tensor() if word == "tensor" else None
+                return _made_by(method, node)
         return None
+
+
+def _made_by(operation: torch_table.Operation, call: ast.Call) -> Value | None:
+    """A tensor, where an operation of torch gives one, whatever its arguments are."""
+    given = frozenset(k.arg or "**" for k in call.keywords)
+    word = operation.result(len(call.args), given, ["unknown"] * len(call.args))
+    return tensor() if word == "tensor" else None
 
 
 def _field(base: Value, key: ast.expr) -> Value | None:
@@ -436,90 +446,6 @@ def _joined(values: Sequence[Value]) -> Value:
         items = [v.item for v in held if v.item is not None]
         return container(_joined(items))
     return STATIC
-
-
-def _tests(function: Function, name: str) -> bool:
-    """Whether a function asks for the truth of a parameter itself."""
-    for node in walk(function):
-        if isinstance(node, (ast.If, ast.IfExp, ast.While, ast.Assert)):
-            test = node.test
-            while isinstance(test, ast.UnaryOp):
-                test = test.operand
-            parts = test.values if isinstance(test, ast.BoolOp) else [test]
-            if any(isinstance(part, ast.Name) and part.id == name for part in parts):
-                return True
-    return False
-
-
-def _is_bare_parameter(name: str, caller: FunctionInfo) -> bool:
-    """Whether a name is a parameter of which nothing is said, handed on as it came."""
-    argument, default = _parameters(caller.node).get(name, (None, None))
-    is_plain = argument is not None and argument.annotation is None and default is None
-    receiver = caller.owner is not None and next(iter(_parameters(caller.node)), None) == name
-    is_config = caller.node.name == "__init__"
-    return is_plain and not receiver and not is_config and not _stores(caller.node, name)
-
-
-def _position(info: FunctionInfo, name: str) -> int | None:
-    """The place of a parameter among the positional arguments of a call."""
-    arguments = info.node.args
-    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]
-    if name not in names:
-        return None
-    static = any(last_name(d) == "staticmethod" for d in info.node.decorator_list)
-    return names.index(name) - (1 if info.owner is not None and not static else 0)
-
-
-def _argument(call: ast.Call, name: str, position: int | None) -> ast.expr | None:
-    if any(isinstance(a, ast.Starred) for a in call.args):
-        return None
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    if position is not None and 0 <= position < len(call.args):
-        return call.args[position]
-    return None
-
-
-def _parameters(function: Function) -> dict[str, tuple[ast.arg, ast.expr | None]]:
-    arguments = function.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    missing = len(positional) - len(arguments.defaults)
-    found: dict[str, tuple[ast.arg, ast.expr | None]] = {
-        a.arg: (a, arguments.defaults[i - missing] if i >= missing else None)
-        for i, a in enumerate(positional)
-    }
-    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        found[argument.arg] = (argument, default)
-    return found
-
-
-def _stores(function: Function, name: str) -> Sequence[ast.stmt | ast.comprehension]:
-    """The statements of a function that bind a name; a comprehension is one of them too."""
-    return _all_stores(function).get(name, ())
-
-
-@kept
-def _all_stores(function: ast.AST) -> dict[str, list[ast.stmt | ast.comprehension]]:
-    found: dict[str, list[ast.stmt | ast.comprehension]] = {}
-    for node in walk(function):
-        targets: Sequence[ast.AST | None]
-        if isinstance(node, ast.Assign):
-            targets = node.targets
-        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.comprehension)):
-            targets = [node.target]
-        elif isinstance(node, ast.With):
-            targets = [item.optional_vars for item in node.items]
-        else:
-            continue
-        for target in targets:
-            bound = walk(target) if target is not None else ()
-            stored = (
-                n.id for n in bound if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            )
-            for name in dict.fromkeys(stored):
-                found.setdefault(name, []).append(node)
-    return found
 
 
 def _around(node: ast.AST, module: Module) -> FunctionInfo | None:

@@ -67,16 +67,6 @@ def stored_under(name: str, key: str, info: FunctionInfo) -> list[ast.Assign]:
     ]
 
 
-def argument_for(call: ast.Call, name: str, info: FunctionInfo) -> ast.expr | None:
-    """The argument of a call for a parameter."""
-    if any(isinstance(a, ast.Starred) for a in call.args):
-        return None
-    names = parameters(info)
-    if name in names and names.index(name) < len(call.args):
-        return call.args[names.index(name)]
-    return next((k.value for k in call.keywords if k.arg == name), None)
-
-
 def parameter_for(node: ast.expr, call: ast.Call, callee: FunctionInfo) -> str | None:
     """The parameter that an argument of a call is for."""
     if any(isinstance(a, ast.Starred) for a in call.args):

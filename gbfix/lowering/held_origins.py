@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.facts import Facts
+from gbfix.analysis.parameters import argument_for
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.trees import walk
 from gbfix.lowering.handed_on import (
     Path,
-    argument_for,
     bound,
     callee_of,
     is_parameter,
