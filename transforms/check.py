@@ -43,13 +43,10 @@ from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.placement import around, compiled_block, eager_only_test, width_for
-from gbfix.lowering.validations import check_not_caught, check_only_raises
+from gbfix.lowering.validations import RAISES, SKIPS, check_not_caught, check_only_raises
 from gbfix.lowering.views import is_elif
 from gbfix.settings import CheckStyle
 from gbfix.source.text import Edit
-
-_RAISES = "a failing check raises RuntimeError instead of the original exception when compiled"
-_SKIPS = "the check is not made in the compiled path"
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -82,7 +79,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     )
     join = "" if is_elif(node, context.info.module) else "el"
     edit = compiled_block(node, body, torch, parts.guards, context, join=join)
-    return Fix("check", Safety.REVIEW, _RAISES, (edit,), context.needs_torch)
+    return Fix("check", Safety.REVIEW, RAISES, (edit,), context.needs_torch)
 
 
 def _message_of(statement: ast.stmt, context: Context) -> str:
@@ -105,13 +102,13 @@ def _with_else(node: ast.If, parts: Split, fine: Rendered, torch: str, context: 
         compiled_block(node, body, torch, parts.guards, context),
         *eager_only_test(node, torch, context),
     )
-    return Fix("check", Safety.REVIEW, _RAISES, edits, context.needs_torch)
+    return Fix("check", Safety.REVIEW, RAISES, edits, context.needs_torch)
 
 
 def _skip(node: ast.If, context: Context) -> Fix:
     torch = context.torch(node)
     edits = eager_only_test(node, torch, context)
-    return Fix("check", Safety.REVIEW, _SKIPS, edits, context.needs_torch)
+    return Fix("check", Safety.REVIEW, SKIPS, edits, context.needs_torch)
 
 
 def _raising_else(node: ast.If, context: Context) -> Fix:
@@ -134,7 +131,7 @@ def _assertion(node: ast.Assert, context: Context) -> Fix:
     message = assertion_message(node.msg, context.view, context.analysis, test=node.test)
     body = _call(predicate, message, torch, width_for(context, node), context)
     edits = around(node, body, torch, parts.guards, context)
-    return Fix("check", Safety.REVIEW, _RAISES, edits, context.needs_torch)
+    return Fix("check", Safety.REVIEW, RAISES, edits, context.needs_torch)
 
 
 def _helper(call: ast.Call, statement: ast.Expr, context: Context) -> Fix:
@@ -157,7 +154,7 @@ def _helper(call: ast.Call, statement: ast.Expr, context: Context) -> Fix:
     message = assertion_message(exception, context.view, context.analysis)
     body = _call(fine, message, torch, width_for(context, statement), context)
     edits = around(statement, body, torch, (), context)
-    return Fix("check", Safety.REVIEW, _RAISES, edits, context.needs_torch)
+    return Fix("check", Safety.REVIEW, RAISES, edits, context.needs_torch)
 
 
 def _skip_assertion(node: ast.Assert, torch: str, context: Context) -> Fix:
@@ -170,7 +167,7 @@ def _skip_assertion(node: ast.Assert, torch: str, context: Context) -> Fix:
     edits: tuple[Edit, ...] = (Edit(start, start, lead),)
     if "\n" in context.view.slice(start, end):
         edits = (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
-    return Fix("check", Safety.REVIEW, _SKIPS, edits, context.needs_torch)
+    return Fix("check", Safety.REVIEW, SKIPS, edits, context.needs_torch)
 
 
 TRANSFORM = Transform(

@@ -33,6 +33,7 @@ from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import Kind
 from gbfix.codegen import layout
+from gbfix.codegen.comparisons import OPPOSITE, SYMBOLS
 from gbfix.codegen.messages import assertion_message
 from gbfix.diagnoses import MASK_INDEX, NONZERO
 from gbfix.findings import Safety
@@ -40,18 +41,9 @@ from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.dense.block import DenseBlock
 from gbfix.lowering.dense_region import Region, region_edits
 from gbfix.lowering.placement import eager_only_test, width_for
-from gbfix.lowering.validations import check_not_caught, check_only_raises
+from gbfix.lowering.validations import RAISES, SKIPS, check_not_caught, check_only_raises
 from gbfix.lowering.views import is_elif
 from gbfix.settings import CheckStyle
-
-_RAISES = "a failing check raises RuntimeError instead of the original exception when compiled"
-_OPPOSITE: dict[type[ast.cmpop], str] = {
-    ast.Eq: "!=", ast.NotEq: "==", ast.Lt: ">=", ast.LtE: ">", ast.Gt: "<=", ast.GtE: "<",
-}  # fmt: skip
-_SYMBOLS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
-}  # fmt: skip
-_SKIPS = "the check is not made in the compiled path"
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -63,13 +55,13 @@ def propose(site: BreakSite, context: Context) -> Fix:
     node = site.statement
     view, analysis = context.view, context.analysis
     if isinstance(node, ast.Assert):
-        symbols = _SYMBOLS
+        symbols = SYMBOLS
         message = assertion_message(node.msg, view, analysis, test=node.test)
     elif isinstance(node, ast.If) and node.body and isinstance(node.body[-1], ast.Raise):
         if node.orelse or is_elif(node, context.info.module):
             raise Refused("check-with-else", "the check has other arms")
         check_only_raises(node.body, context)
-        symbols = _OPPOSITE
+        symbols = OPPOSITE
         message = assertion_message(node.body[-1].exc, view, analysis)
     else:
         raise NotApplicable("not-a-check", "nothing is raised for the number of rows")
@@ -77,7 +69,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     torch = context.torch(node)
     if context.settings.check is CheckStyle.SKIP and isinstance(node, ast.If):
         edits = eager_only_test(node, torch, context)
-        return Fix("count-check", Safety.REVIEW, _SKIPS, edits, context.needs_torch)
+        return Fix("count-check", Safety.REVIEW, SKIPS, edits, context.needs_torch)
     block = DenseBlock(context, torch)
     block.statement = node
     fine = _fine(node.test, symbols, block)
@@ -90,7 +82,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     lines = (*block.lines, call)
     region = Region((node,), lines, tuple(block.masks.tests), block.found)
     edits = region_edits(region, torch, context)
-    return Fix("count-check", Safety.REVIEW, _RAISES, edits, context.needs_torch)
+    return Fix("count-check", Safety.REVIEW, RAISES, edits, context.needs_torch)
 
 
 def _fine(test: ast.expr, symbols: Mapping[type[ast.cmpop], str], block: DenseBlock) -> str:

@@ -48,8 +48,9 @@ from gbfix.codegen import layout
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.beside import check_strings, name_beside
 from gbfix.lowering.outside import calls_layers
-from gbfix.lowering.views import block_of
+from gbfix.lowering.views import block_of, in_loop_of
 from gbfix.python_diagnoses import DISABLED_FUNCTION, SEEDING, SPARSE_TENSOR
 from gbfix.source.text import Edit
 
@@ -160,10 +161,7 @@ def _check_stays(statements: Sequence[ast.stmt], context: Context) -> None:
         for node in inner:
             if isinstance(node, (*_LEAVING, *_DEFINING)):
                 raise NotApplicable("not-outlined", "it leaves the function, or defines something")
-            if isinstance(node, (ast.Break, ast.Continue)) and not any(
-                isinstance(loop, (ast.For, ast.While)) and any(n is node for n in walk(loop))
-                for loop in inner
-            ):
+            if isinstance(node, (ast.Break, ast.Continue)) and not in_loop_of(node, inner):
                 raise NotApplicable("not-outlined", "it leaves or continues a loop")
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 if node.func.id == "super":
@@ -173,9 +171,7 @@ def _check_stays(statements: Sequence[ast.stmt], context: Context) -> None:
     view = context.view
     if not (view.starts_line(statements[0]) and view.ends_line(statements[-1])):
         raise NotApplicable("not-outlined", "it shares its line with other code")
-    lines = range(statements[0].lineno + 1, (statements[-1].end_lineno or 0) + 1)
-    if any(view.string_lines(line) & set(lines) for line in lines):
-        raise Refused("unusual-place", "a string of several lines stands in the statement")
+    check_strings(statements[0], statements[-1], view)
 
 
 def _interface(statements: Sequence[ast.stmt], context: Context) -> tuple[list[str], list[str]]:
@@ -264,7 +260,7 @@ def _edits(
     receiver = arguments[0].arg if owner is not None and arguments else ""
     if owner is not None and (node.decorator_list or not receiver):
         raise NotApplicable("not-outlined", "the method is decorated")
-    name = _free_name(context)
+    name = name_beside("in_python", context)
     start = view.line_start(view.start(statements[0]))
     end = view.line_end(view.end(statements[-1]))
     text = view.source.text[start:end].rstrip("\n")
@@ -292,18 +288,6 @@ def _edits(
 def _rest(text: str, end: int) -> str:
     """The end of the last line, if it is part of what is replaced."""
     return "\n" if text[end - 1 : end] == "\n" else ""
-
-
-def _free_name(context: Context) -> str:
-    owner = context.info.owner
-    wanted = f"_{context.info.node.name.strip('_')}_in_python"
-    name = context.names.take(wanted)
-    while owner is not None and any(
-        name in cls.methods or name in context.facts.writes(cls)
-        for cls in context.facts.project.mro(owner)
-    ):
-        name = context.names.take(wanted)
-    return name
 
 
 TRANSFORM = Transform(

@@ -54,10 +54,10 @@ After:
             return x
 
 There are as many graphs as there are stages, and a function that calls this one ends its graph at the
-call. It is the last resort: not done where a call may pass without a break, as where `self.training`
-decides, but for a loop that data decides, for sparse tensors that are handed over
-and for numbers that Python draws, where nothing else treats the site; for another break in a loop only
-with `--unsafe`.
+call. It is the last resort: done for a loop that data decides, for sparse tensors that are handed over
+and for numbers that Python draws, where nothing else treats the site, and for another break in a loop
+only with `--unsafe`. Where a call may pass without a break, as where `self.training` decides, it is not
+done.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ from gbfix.analysis.trees import walk
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.beside import check_strings
 from gbfix.lowering.called import is_only_called
 from gbfix.lowering.stages.choosing import left_to_python
 from gbfix.lowering.stages.division import divide
@@ -139,9 +140,7 @@ def _check_part(part: Part, context: Context) -> None:
         statement = item.statement
         if not (view.starts_line(statement) and view.ends_line(statement)):
             raise NotApplicable("not-divided", "a statement shares its line with other code")
-        lines = range(statement.lineno + 1, (statement.end_lineno or 0) + 1)
-        if any(view.string_lines(line) & set(lines) for line in lines):
-            raise Refused("unusual-place", "a string of several lines stands in the statement")
+        check_strings(statement, statement, view)
         for node in walk(statement):
             if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name):
                 continue

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.dtypes import FLOATING_DTYPES, INTEGER_DTYPES
 from gbfix.analysis.torch_table import ArgumentKind, Operation
 from gbfix.analysis.values import (
     MAYBE,
@@ -48,12 +49,6 @@ _ARRANGING = frozenset(
     "ravel t transpose permute swapaxes swapdims movedim moveaxis select narrow diagonal unfold repeat "
     "tile gather index_select take_along_dim roll flip contiguous clone".split()
 )
-_FLOATING_DTYPES = frozenset(
-    f"torch.{name}" for name in "half float double bfloat16 float16 float32 float64".split()
-)
-_INTEGER_DTYPES = frozenset(
-    f"torch.{name}" for name in "uint8 int8 short int long int16 int32 int64".split()
-)
 _LIKE = frozenset(
     {
         "torch.zeros_like",
@@ -88,7 +83,7 @@ def operation_result(
     kinds = [kind_word(v) for v in given]
     word = operation.result(len(given), frozenset(keywords), kinds, named)
     if word == "tensor":
-        return _tensor_result(operation, arguments, keywords, is_method=is_method)
+        return _tensor_result(operation, arguments, keywords)
     if word.startswith("tensors:"):
         count = int(word.split(":")[1])
         items = [tensor(unshared=not operation.alias) for _ in range(count)]
@@ -109,16 +104,12 @@ def operation_result(
 
 
 def _tensor_result(
-    operation: Operation,
-    arguments: Sequence[Value],
-    keywords: Mapping[str, Value],
-    *,
-    is_method: bool,
+    operation: Operation, arguments: Sequence[Value], keywords: Mapping[str, Value]
 ) -> Value:
-    made = _without_dtype(operation, arguments, keywords, is_method=is_method)
+    made = _without_dtype(operation, arguments, keywords)
     wanted = keywords.get("dtype")
     if wanted is None and operation.name == "Tensor.to" and len(arguments) > 1:
-        known = arguments[1].reference in _FLOATING_DTYPES | _INTEGER_DTYPES | {"torch.bool"}
+        known = arguments[1].reference in FLOATING_DTYPES | INTEGER_DTYPES | {"torch.bool"}
         wanted = arguments[1] if known else None
     if wanted is None or wanted.only(Kind.NONE):
         return made
@@ -126,17 +117,13 @@ def _tensor_result(
         made,
         dtype=fresh_number(),
         boolean=operation.boolean or wanted.reference == "torch.bool",
-        floating=operation.floating or wanted.reference in _FLOATING_DTYPES,
-        integer=wanted.reference in _INTEGER_DTYPES,
+        floating=operation.floating or wanted.reference in FLOATING_DTYPES,
+        integer=wanted.reference in INTEGER_DTYPES,
     )
 
 
 def _without_dtype(
-    operation: Operation,
-    arguments: Sequence[Value],
-    keywords: Mapping[str, Value],
-    *,
-    is_method: bool,
+    operation: Operation, arguments: Sequence[Value], keywords: Mapping[str, Value]
 ) -> Value:
     everything = [*arguments, *keywords.values()]
     tensors = [v for v in everything if v.kinds & (Kind.TENSOR | Kind.MAYBE)]

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.dtypes import FLOATING_DTYPES
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.torch_table import TENSOR_CLASSES
 from gbfix.analysis.values import MAYBE, NONE, STATIC, UNKNOWN, Kind, replace
-
-_FLOATING_DTYPES = frozenset(
-    f"torch.{n}" for n in ("float16", "half", "bfloat16", "float32", "float", "float64", "double")
-)
 
 
 def narrow(
@@ -69,7 +66,7 @@ def _narrow_dtype(
     if not (isinstance(left, ast.Attribute) and left.attr == "dtype"):
         return environment
     key = dotted(left.value)
-    if key in environment and evaluator.qualified(right) in _FLOATING_DTYPES:
+    if key in environment and evaluator.qualified(right) in FLOATING_DTYPES:
         return {**environment, key: replace(environment[key], floating=True)}
     return environment
 

@@ -22,14 +22,12 @@ from gbfix.analysis.equality import compared, same_shapes
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
+from gbfix.codegen.comparisons import SYMBOLS
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.gathered import gathered
 from gbfix.codegen.view import View
 
 _FLIPPED: dict[type[ast.cmpop], str] = {ast.Eq: "!=", ast.NotEq: "=="}
-_SYMBOLS: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
-}  # fmt: skip
 _BARE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
@@ -152,7 +150,7 @@ class Renderer:
                     "chained-comparison", "the middle of the comparison is not a plain name"
                 )
         texts = [flat(self.view, o) for o in operands]
-        symbols = [_SYMBOLS.get(type(o)) for o in node.ops]
+        symbols = [SYMBOLS.get(type(o)) for o in node.ops]
         if None in symbols:
             raise Refused("chained-comparison", "the comparison mixes `is` or `in` with tensors")
         parts = [
@@ -166,7 +164,7 @@ class Renderer:
         if is_drawn(node, self.analysis):
             return self._drawn(node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            symbol = _SYMBOLS.get(type(node.ops[0]))
+            symbol = SYMBOLS.get(type(node.ops[0]))
             if symbol is not None:
                 left, right = node.left, node.comparators[0]
                 wide = not (self._exact(left) and self._exact(right))

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from gbfix.analysis.project import Function, Module
+from gbfix.analysis.trees import first_line
 from gbfix.source.text import Edit, SourceFile
 
 Positioned = ast.expr | ast.stmt
@@ -172,9 +173,7 @@ class View:
 
 def _lines(statement: ast.stmt) -> tuple[int, int]:
     """The first and last line of a statement, decorators included."""
-    decorators = getattr(statement, "decorator_list", ())
-    first = min([statement.lineno, *(d.lineno for d in decorators)])
-    return first, statement.end_lineno or first
+    return first_line(statement), statement.end_lineno or statement.lineno
 
 
 def _reaches(statement: ast.stmt, line: int) -> bool:

@@ -23,7 +23,15 @@ from gbfix.analysis.values import UNKNOWN, Kind, Value
 from gbfix.diagnoses import LOOP_EXIT
 from gbfix.lowering.preparation import split_preparation
 from gbfix.lowering.stores import Store, stores_in
-from gbfix.lowering.views import block_of, compiled_view, contains, is_elif, returns, walk_scope
+from gbfix.lowering.views import (
+    block_of,
+    compiled_view,
+    contains,
+    in_loop_of,
+    is_elif,
+    returns,
+    walk_scope,
+)
 
 
 @dataclass(frozen=True)
@@ -259,12 +267,7 @@ def _arm(
 def _check_control(arm: Arm) -> None:
     for node in arm.effects.control:
         if isinstance(node, (ast.Break, ast.Continue)):
-            inside = any(
-                isinstance(loop, (ast.For, ast.While)) and any(n is node for n in walk(loop))
-                for s in arm.statements
-                for loop in walk(s)
-            )
-            if not inside:
+            if not in_loop_of(node, (n for s in arm.statements for n in walk(s))):
                 raise Refused("loop-control", "an arm leaves or continues the loop around it")
         elif isinstance(node, ast.Raise):
             raise Refused("raise-in-arm", "an arm raises an exception")

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.definitions import Definitions
+from gbfix.codegen.comparisons import SYMBOLS
 from gbfix.codegen.expressions import flat, operand
 from gbfix.fixes import Context
 from gbfix.lowering.routing import counted_mask
 
-_COMPARED: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
-}  # fmt: skip
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module, ast.Lambda)
 _SOME = frozenset({"> 0", ">= 1", "!= 0"})
 
@@ -213,7 +211,7 @@ class Finder:
             counts.remove(test)
             return "> 0"
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and test.left in counts:
-            symbol = _COMPARED.get(type(test.ops[0]))
+            symbol = SYMBOLS.get(type(test.ops[0]))
             limit = test.comparators[0]
             if symbol is not None and isinstance(limit, ast.Constant) and type(limit.value) is int:
                 counts.remove(test.left)

@@ -123,10 +123,8 @@ class _Followed:
 
     def _attribute(self, cls: ClassInfo, name: str, path: Path) -> None:
         """Every read of an attribute of a class, in all of the project."""
-        for module in self.facts.project.given:
-            if name not in module.source.text:
-                continue
-            for node in walk(module.tree):
+        for module in self.facts.project.naming(name):
+            for node in module.naming(name):
                 if not isinstance(node, ast.Attribute) or node.attr != name:
                     continue
                 around = [*module.around(node)]

@@ -7,10 +7,8 @@ project is not known, and neither is what goes through `__dict__`.
 from __future__ import annotations
 
 import ast
-import re
 
 from gbfix.analysis.facts import Facts
-from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Value
 
 
@@ -28,14 +26,9 @@ def is_never_read(name: str, owner: Value | None, facts: Facts) -> bool:
         return False
     if any(project.method(cls, n) is not None for n in (name, "__setattr__")):
         return False
-    named = re.compile(rf"\b{re.escape(name)}\b")
-    for module in project.given:
-        if not named.search(module.source.text):
-            continue
-        for node in walk(module.tree):
-            if _reads(node, name):
-                return False
-    return True
+    return not any(
+        _reads(node, name) for module in project.naming(name) for node in module.naming(name)
+    )
 
 
 def _reads(node: ast.AST, name: str) -> bool:

@@ -12,6 +12,9 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.effects import effects
 from gbfix.fixes import Context
 
+RAISES = "a failing check raises RuntimeError instead of the original exception when compiled"
+SKIPS = "the check is not made in the compiled path"
+
 
 def check_only_raises(body: Sequence[ast.stmt], context: Context) -> None:
     """What stands before the `raise` is skipped when compiled, so it may only prepare or report.

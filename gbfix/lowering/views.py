@@ -7,14 +7,14 @@ rewritten before is seen as Dynamo sees it. Knows statements, nothing of branche
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.modes import COMPILING, when_true
 from gbfix.analysis.project import Module
-from gbfix.analysis.trees import children
+from gbfix.analysis.trees import children, walk
 from gbfix.lowering.output import only_speaks
 
 
@@ -26,6 +26,14 @@ def block_of(statement: ast.stmt, module: Module) -> list[ast.stmt]:
         if isinstance(block, list) and any(s is statement for s in block):
             return block
     raise Refused("unusual-place", "the statement stands where it cannot be replaced")
+
+
+def in_loop_of(node: ast.AST, nodes: Iterable[ast.AST]) -> bool:
+    """Whether a loop among some nodes holds a node, a `break` say, which then leaves only that."""
+    return any(
+        isinstance(loop, (ast.For, ast.While)) and any(n is node for n in walk(loop))
+        for loop in nodes
+    )
 
 
 def compiled_view(body: Sequence[ast.stmt], analysis: Analysis, facts: Facts) -> list[ast.stmt]:

@@ -20,13 +20,13 @@ from gbfix.lowering.stages.choosing import calls_drawn
 from gbfix.lowering.stages.parts import Divided
 from gbfix.python_diagnoses import RANDOM_CALL, SPARSE_TENSOR
 
+_KINDS = frozenset({LOOP_EXIT, TENSOR_LOOP, SPARSE_TENSOR, RANDOM_CALL})
 _LEAST_OPERATIONS = 2
 
 
 def is_of_kind(site: BreakSite, context: Context) -> bool:
     """Whether a site is of a kind that no graph holds: data end a loop, or Python draws a number."""
-    kinds = {LOOP_EXIT, TENSOR_LOOP, SPARSE_TENSOR, RANDOM_CALL}
-    if site.diagnosis in kinds or calls_drawn(site, context):
+    if site.diagnosis in _KINDS or calls_drawn(site, context):
         return True
     node = site.node
     return (

@@ -7,14 +7,13 @@ control goes. Is told which nodes break and which values those are, and knows no
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.fixes import Context
+from gbfix.lowering.views import in_loop_of
 
-_LEAVES = (ast.Return, ast.Break, ast.Continue)
 _UNUSUAL = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Global,
     ast.Nonlocal, ast.Delete, ast.Yield, ast.YieldFrom, ast.Await, ast.Try, ast.Match, ast.NamedExpr,
@@ -61,8 +60,10 @@ def is_exit(statement: ast.stmt, *, final: bool) -> bool:
     What is `final` stands at the end of the function, where a return passes over nothing.
     """
     nodes = list(walk(statement))
-    leaves = [n for n in nodes if isinstance(n, _LEAVES) and not _in_own_loop(n, nodes)]
-    return any(not (final and isinstance(n, ast.Return)) for n in leaves)
+    returns = any(isinstance(n, ast.Return) for n in nodes) and not final
+    return returns or any(
+        isinstance(n, (ast.Break, ast.Continue)) and not in_loop_of(n, nodes) for n in nodes
+    )
 
 
 def is_broken(statement: ast.stmt, staying: Staying) -> bool:
@@ -105,11 +106,4 @@ def is_compiled_alone(call: ast.Call, staying: Staying) -> bool:
     arguments = [*call.args, *(k.value for k in call.keywords)]
     return known is not None and all(
         isinstance(a, plain) or any(n in staying.broken for n in walk(a)) for a in arguments
-    )
-
-
-def _in_own_loop(node: ast.AST, nodes: Sequence[ast.AST]) -> bool:
-    return not isinstance(node, ast.Return) and any(
-        isinstance(loop, (ast.For, ast.While)) and any(n is node for n in walk(loop))
-        for loop in nodes
     )

@@ -12,6 +12,7 @@ from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.fixes import Context
+from gbfix.lowering.beside import name_beside
 from gbfix.lowering.stages.parts import Divided, Part
 from gbfix.source.text import Edit
 
@@ -36,7 +37,7 @@ def edits_of(divided: Divided, torch: str, context: Context) -> tuple[Edit, ...]
     above: list[str] = []
     calls: dict[int, str] = {}
     for part in divided.parts:
-        name = _free_name(part.place, context)
+        name = name_beside(part.place, context)
         names = [n for n in part.given if n != receiver]
         head = layout.call(
             f"def {name}",
@@ -131,15 +132,3 @@ def _moved(part: Part, context: Context) -> str:
         )
         last = end
     return "\n".join(line.removeprefix(inner) for line in "".join(pieces).split("\n"))
-
-
-def _free_name(place: str, context: Context) -> str:
-    owner = context.info.owner
-    wanted = f"_{context.info.node.name.strip('_')}_{place}"
-    name = context.names.take(wanted)
-    while owner is not None and any(
-        name in cls.methods or name in context.facts.writes(cls)
-        for cls in context.facts.project.mro(owner)
-    ):
-        name = context.names.take(wanted)
-    return name
