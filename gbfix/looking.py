@@ -16,7 +16,7 @@ from gbfix.analysis.project import FunctionInfo, Module, parse_module
 from gbfix.analysis.sites import BreakSite, find_sites
 from gbfix.catalogue import selection
 from gbfix.codegen.imports import add_torch_import
-from gbfix.codegen.validity import parse_edited
+from gbfix.codegen.validity import check_names, parse_edited
 from gbfix.codegen.view import View
 from gbfix.findings import Finding, FixOffer, Refusal
 from gbfix.fixes import Context, Fix
@@ -251,6 +251,7 @@ def _is_valid(outcome: Outcome, fix: Fix, view: View) -> bool:
     """Whether a fix leaves valid Python behind; one that does not becomes a refusal."""
     try:
         parse_edited(view, fix.edits)
+        check_names(view, fix.edits, imported=("torch",) if fix.imports_torch else ())
     except (SyntaxError, ValueError) as error:
         if fix in outcome.fixes:  # else it is that of a branch around the site
             outcome.fixes.remove(fix)

@@ -14,7 +14,7 @@ from gbfix.analysis.trees import walk
 from gbfix.codegen.blocks import Changes, copied_by_tree, copy_statements
 from gbfix.codegen.expressions import by_tree
 from gbfix.codegen.joining import joined
-from gbfix.codegen.validity import parse_edited
+from gbfix.codegen.validity import check_names, parse_edited
 from gbfix.codegen.view import View
 from gbfix.source.text import Edit, SourceFile
 
@@ -115,3 +115,33 @@ def test_edits_are_valid_where_the_whole_text_is() -> None:
             assert found == expected, (view.source.path, edits)
             verdicts.append(expected is None)
     assert 100 < sum(verdicts) < len(verdicts) - 100
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "lost"),
+    [
+        ("    return scale(x)", "    return helper(x)", None),
+        ("    return scale(x)", "    return missing(x)", "missing"),
+        ("    return scale(x)", "    return torch.relu(x)", None),
+        ("    return scale(x)", "    return sorted(x)", None),
+        ("    def scale(y):", "    def other(y):", "scale"),
+        ("def f(x):", "def moved(x):\n    return scale(x)\n\n\ndef f(x):", "scale"),
+        ("def f(x):", "def moved(x, scale):\n    return scale(x)\n\n\ndef f(x):", None),
+        ("def f(x):", "limit = 3\n\n\ndef f(x):\n    assert x < limit", None),
+        ("    return starred", "    return starred + 1", None),
+    ],
+)
+def test_edits_name_what_is_there(old: str, new: str, lost: str | None) -> None:
+    text = (
+        "from math import *\n\n\ndef helper(x):\n    return x\n\n\n"
+        "def f(x):\n    def scale(y):\n        return y * 2\n\n    return scale(x)\n\n\n"
+        "def g():\n    return starred\n"
+    )
+    view = View(parse_module(SourceFile.decode(Path("m.py"), text.encode())))
+    start = text.index(old)
+    edits = [Edit(start, start + len(old), new)]
+    if lost is None:
+        check_names(view, edits, imported=("torch",))
+    else:
+        with pytest.raises(ValueError, match=f"`{lost}` would not be defined"):
+            check_names(view, edits, imported=("torch",))

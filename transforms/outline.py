@@ -49,6 +49,7 @@ from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.beside import check_strings, name_beside
+from gbfix.lowering.bindings import defined
 from gbfix.lowering.outside import calls_layers
 from gbfix.lowering.views import block_of, in_loop_of
 from gbfix.python_diagnoses import DISABLED_FUNCTION, SEEDING, SPARSE_TENSOR
@@ -190,6 +191,8 @@ def _interface(statements: Sequence[ast.stmt], context: Context) -> tuple[list[s
             raise Refused("undefined-after-if", f"`{name}` may have no value afterwards")
     read = {n for s in statements for n in _names(s, ast.Load)}
     read |= {n for n in results if n not in sure}
+    if lost := sorted(read & defined(context.info.node)):
+        raise Refused("closes-over", f"`{lost[0]}` is defined inside of the function")
     parameters = [a.arg for a in walk(context.info.node.args) if isinstance(a, ast.arg)]
     order = [*parameters, *before]
     given = [n for n in dict.fromkeys(order) if n in read and n in before and "." not in n]

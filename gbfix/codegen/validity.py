@@ -1,16 +1,24 @@
-"""Whether a module is still Python after edits; only the statements that they touch are parsed.
+"""Whether a module is still Python after edits, and whether what they name is there.
+
+Only the statements that edits touch are parsed.
 
 What stands on whole lines at the top level and is valid by itself is valid between the statements
-before and after it, which are as they were. Knows syntax, not meaning.
+before and after it, which are as they were. Knows syntax and scopes, not meaning.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import builtins
+import symtable
+from collections.abc import Collection, Iterator, Sequence
 
 from gbfix.codegen.view import View
 from gbfix.source.text import Edit
+
+_EVERYWHERE = frozenset(dir(builtins)) | frozenset(
+    {"__file__", "__path__", "__builtins__", "__annotations__", "WindowsError"}
+)
 
 
 def parse_edited(view: View, edits: Sequence[Edit]) -> None:
@@ -20,22 +28,77 @@ def parse_edited(view: View, edits: Sequence[Edit]) -> None:
         SyntaxError, ValueError: if it is not valid Python; the line is that of the whole text.
     """
     text = view.source.apply(edits)
-    part = _part(view, edits, text)
-    if part is not None:
+    span = _span(view, edits)
+    if span is not None:
         try:
-            ast.parse(part)
+            ast.parse(_after(view, span, text))
             return
         except (SyntaxError, ValueError):
             pass  # said of the whole, so that the line is right
     ast.parse(text)
 
 
-def _part(view: View, edits: Sequence[Edit], text: str) -> str | None:
-    """The whole lines of the new text with all that is edited; None if that cannot be told."""
+def check_names(view: View, edits: Sequence[Edit], *, imported: Collection[str] = ()) -> None:
+    """Make sure that edits make a module read no name that it does not bind.
+
+    A name that the module read before is not asked about: a star import, or whoever runs the module,
+    may bind it.
+
+    Args:
+        imported: names that will be imported besides.
+
+    Raises:
+        ValueError: naming the first one.
+    """
+    before, after = view.source.text, view.source.apply(edits)
+    span = _span(view, edits)
+    new = after if span is None else _after(view, span, after)
+    added = _read(new) - _EVERYWHERE - view.module.bindings.keys() - set(imported)
+    for name in sorted(added):
+        if name not in _read(before) and name not in _bound(after):
+            raise ValueError(f"`{name}` would not be defined")
+
+
+def _after(view: View, span: tuple[int, int], text: str) -> str:
+    """What stands after edits where the span of them all was."""
+    start, end = span
+    return text[start : end + len(text) - len(view.source.text)]
+
+
+def _read(text: str) -> frozenset[str]:
+    """Names that some text looks up in its module."""
+    return frozenset(
+        symbol.get_name()
+        for table in _tables(text)
+        for symbol in table.get_symbols()
+        if symbol.is_referenced() and (symbol.is_global() or table.get_type() == "module")
+    )
+
+
+def _bound(text: str) -> frozenset[str]:
+    """Names that some text binds in its module."""
+    return frozenset(
+        symbol.get_name()
+        for table in _tables(text)
+        for symbol in table.get_symbols()
+        if (symbol.is_global() or table.get_type() == "module")
+        and (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace())
+    )
+
+
+def _tables(text: str) -> Iterator[symtable.SymbolTable]:
+    todo = [symtable.symtable(text, "<edited>", "exec")]
+    while todo:
+        table = todo.pop()
+        yield table
+        todo += table.get_children()
+
+
+def _span(view: View, edits: Sequence[Edit]) -> tuple[int, int] | None:
+    """Where the whole lines stand that hold all that is edited; None if that cannot be told."""
     if not edits:
         return None
     first, last = min(edit.start for edit in edits), max(edit.end for edit in edits)
-    before = view.source.text
     start: int | None = None
     for statement in view.module.tree.body:
         begin = view.start(statement)
@@ -44,5 +107,5 @@ def _part(view: View, edits: Sequence[Edit], text: str) -> str | None:
         if begin <= first:
             start = begin
         if begin > last:
-            return None if start is None else text[start : begin + len(text) - len(before)]
-    return None if start is None else text[start:]
+            return None if start is None else (start, begin)
+    return None if start is None else (start, len(view.source.text))

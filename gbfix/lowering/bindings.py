@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from gbfix.analysis.liveness import reads
+from gbfix.analysis.liveness import bound, reads
 from gbfix.analysis.trees import walk
 
 
@@ -17,6 +17,21 @@ def stored(node: ast.AST) -> frozenset[str]:
     return frozenset(
         n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     )
+
+
+def defined(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
+    """Names that a function binds by other means than an assignment: definitions, imports, handlers."""
+    found: set[str] = set()
+    for node in walk(function):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= bound(node)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found |= {node.name} if node is not function else set()
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            found.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            found.add(node.rest)
+    return frozenset(found)
 
 
 def surely_bound(statement: ast.stmt) -> frozenset[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.trees import walk
-from gbfix.lowering.bindings import needed_names, stored, surely_bound
+from gbfix.lowering.bindings import defined, needed_names, stored, surely_bound
 from gbfix.lowering.stages.apart import taken_apart
 from gbfix.lowering.stages.parts import Divided, Item, Part
 from gbfix.lowering.stages.staying import Staying, is_broken, is_compiled_alone, stays, works
@@ -36,6 +36,7 @@ class _Divider:
         self.parts: list[Part] = []
         self.apart: list[tuple[Item, ...]] = []
         node = staying.context.info.node
+        self._defined = defined(node)
         self._own = {a.arg for a in walk(node.args) if isinstance(a, ast.arg)} | {
             n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
         }
@@ -135,6 +136,8 @@ class _Divider:
             needed += [n for n in sorted(item.needs) if n not in sure and n in self._own]
             sure |= item.binds
             bound |= item.may_bind
+            if lost := sorted(item.needs & self._defined):
+                raise Refused("closes-over", f"`{lost[0]}` is defined inside of the function")
         results = [] if any(i.returns for i in items) else sorted(bound & live, key=_order(items))
         needed += [n for n in results if n not in sure]
         before = context.analysis.before.get(items[0].statement, {})

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.draws import draw
+from gbfix.analysis.modules import FunctionInfo
+from gbfix.analysis.record import Analysis
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import disabled_function
@@ -50,18 +52,29 @@ def _loops(site: BreakSite, context: Context) -> bool:
     return False
 
 
-def _computes(node: ast.AST, context: Context) -> bool:
+def _computes(node: ast.AST, analysis: Analysis) -> bool:
     """Whether a node makes a tensor of others, by an operator, a call or a layer."""
     if not isinstance(node, (ast.Call, ast.BinOp, ast.UnaryOp)):
         return False
-    value = context.analysis.values.get(node)
+    value = analysis.values.get(node)
     if isinstance(node, ast.Call):
-        function = context.analysis.values.get(node.func)
+        function = analysis.values.get(node.func)
         if function is not None and function.kinds & Kind.MODULE:
             return True
-        if draw(node, context.analysis):
+        if draw(node, analysis):
             return False
     return value is not None and value.tensor
+
+
+def _is_compiled(call: ast.Call, known: FunctionInfo | None, context: Context) -> bool:
+    """Whether a function or layer of the project that is called computes with tensors in a graph."""
+    if disabled_function(call, context.analysis, context.facts) is not None:
+        return False
+    if known is None:
+        return True
+    analysis = context.facts.analysis(known)
+    inner = walk(known.node)
+    return analysis is not None and any(_computes(n, analysis) for n in inner)
 
 
 def is_always_reached(site: BreakSite, context: Context) -> bool:
@@ -95,6 +108,8 @@ def is_always_reached(site: BreakSite, context: Context) -> bool:
 
 def _may_leave(statement: ast.stmt, context: Context) -> bool:
     """Whether a statement may end the function or the round for a reason that no data gives."""
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return False
     if not any(isinstance(n, (ast.Return, ast.Continue, ast.Break)) for n in walk(statement)):
         return False
     if isinstance(statement, (ast.For, ast.While)):
@@ -145,11 +160,11 @@ def check_gain(divided: Divided, sites: Sequence[BreakSite], context: Context) -
         known = facts.project.function_info(value.reference)
         made_here = facts.project.class_info(value.reference)
         if known is not None or made_here is not None:
-            own = own or disabled_function(node, context.analysis, facts) is None
+            own = own or _is_compiled(node, known, context)
         elif value.kinds & Kind.MODULE and not any(s.node is node for s in sites):
             text = ast.unparse(node.func)
             raise NotApplicable("layer-left", f"`{text}` would be left to Python")
-    operations = sum(_computes(n, context) for p in divided.parts for i in p.items
+    operations = sum(_computes(n, context.analysis) for p in divided.parts for i in p.items
                      for n in walk(i.statement))  # fmt: skip
     if operations < _LEAST_OPERATIONS and not own:
         raise NotApplicable("not-divided", "nothing around it would be compiled")
