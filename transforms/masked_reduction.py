@@ -19,8 +19,9 @@ After:
         return y[known].square().mean()
 
 The sum is formed in another order, so that the last bits may differ, and where a mean becomes a sum
-in half precision the sum can overflow. The mean of nothing is NaN in both. The largest of nothing
-raises in eager; the compiled path raises a RuntimeError from inside the graph.
+in half precision the sum can overflow. The mean of nothing is NaN in both; one that is taken only if
+something is selected, as in `y[known].mean() if known.any() else 0`, is divided by one at least. The
+largest of nothing raises in eager; the compiled path raises a RuntimeError from inside the graph.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ def propose(site: BreakSite, context: Context) -> Fix:
     safety, reason = Safety.SAFE, "what is not selected is neutral to the reduction"
     if region.found.asserted:
         safety, reason = Safety.REVIEW, "of nothing, compiled code raises RuntimeError in the graph"
+    elif region.found.retyped:
+        safety, reason = Safety.UNSAFE, "of nothing, compiled code gives a tensor for a number"
+    elif region.found.guarded:
+        safety, reason = Safety.REVIEW, "of nothing, compiled code gives a tensor of this type"
     elif region.found.unwarned:
         safety, reason = Safety.REVIEW, "compiled code does not warn about fewer than two elements"
     elif region.found.reordered:

@@ -21,6 +21,7 @@ from gbfix.fixes import Context
 from gbfix.lowering.companions import companion
 from gbfix.lowering.dense import norms
 from gbfix.lowering.dense.block import DenseBlock, Found
+from gbfix.lowering.dense.choices import add_choice, is_choice
 from gbfix.lowering.gates import (
     add_gate,
     is_gate,
@@ -75,7 +76,7 @@ def _top(statement: ast.stmt, context: Context) -> ast.stmt:
     """The statement, or the test of emptiness around it."""
     parents = context.info.module.parents
     above = parents.get(statement)
-    while isinstance(above, ast.If) and is_gate(above, context):
+    while isinstance(above, ast.If) and (is_gate(above, context) or is_choice(above, context)):
         statement, above = above, parents.get(above)
     while above is not None and not isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
         if isinstance(above, ast.For) and hit_list(above, context) is not None:
@@ -89,7 +90,7 @@ def _begins(statement: ast.stmt, context: Context) -> bool:
     if statement in context.analysis.eager:
         return False
     if isinstance(statement, ast.If):
-        return is_gate(statement, context)
+        return is_gate(statement, context) or is_choice(statement, context)
     return not isinstance(
         statement, (ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef)
     ) and any(
@@ -155,6 +156,9 @@ def _add(made: DenseBlock, block: list[ast.stmt], position: int) -> None:
     if statement in made.context.analysis.eager:
         raise Refused("mixed-modes", "an eager-only statement stands between")
     if isinstance(statement, ast.If):
+        if is_choice(statement, made.context):
+            add_choice(made, statement)
+            return
         if leaves_block(statement):
             skips_rest(made, statement, block[position + 1 :])
             made.found.gated = True

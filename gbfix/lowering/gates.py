@@ -10,10 +10,11 @@ import ast
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import selected_by
-from gbfix.analysis.emptiness import Emptiness, emptiness
+from gbfix.analysis.emptiness import emptiness
 from gbfix.fixes import Context
 from gbfix.lowering.aliases import check_not_changed_later
 from gbfix.lowering.dense.block import DenseBlock
+from gbfix.lowering.dense.choices import added, asked_for
 from gbfix.lowering.neutral import Neutral, unchanged
 
 
@@ -33,7 +34,7 @@ def skips_rest(block: DenseBlock, node: ast.If, rest: list[ast.stmt]) -> None:
     only = len(node.body) == 1 and isinstance(node.body[0], ast.Continue)
     if asked is None or asked.nonempty or node.orelse or not only or not rest:
         raise Refused("leaves-if-empty", f"line {node.lineno} leaves the block")
-    key, live = _key(block, asked), block.context.liveness.after[rest[-1]]
+    key, live = asked_for(block, asked).key, block.context.liveness.after[rest[-1]]
     for statement in rest:
         check_nothing(block, statement, key, live)
 
@@ -52,30 +53,19 @@ def add_gate(block: DenseBlock, node: ast.If) -> None:
     asked = emptiness(node.test, block.context.analysis)
     if asked is None or not asked.nonempty or node.orelse:
         raise Refused("statement-kind", f"line {node.lineno} branches on something else")
-    key = _key(block, asked)
+    key = asked_for(block, asked).key
     live = block.context.liveness.after[node]
     block.gate = key
     for statement in node.body:
-        check_nothing(block, statement, key, live)
+        if added(statement, block) is not None:
+            block.guarded, block.found.guarded = key, True
+        else:
+            check_nothing(block, statement, key, live)
         block.add(statement)
+        block.guarded = None
     block.gate = None
     for name in [n for n in block.held if n not in live]:
         del block.held[name]
-
-
-def _key(block: DenseBlock, asked: Emptiness) -> str:
-    if asked.counts:
-        index = block.indices.get(ast.unparse(asked.subject))
-        if index is not None:
-            return index.selection.key
-        lowered = block.lower(asked.subject)
-        if lowered.rows is None:
-            raise Refused("other-mask", f"`{ast.unparse(asked.subject)}` is not what was selected")
-        return lowered.rows.key
-    value = block.context.analysis.values.get(asked.subject)
-    if value is None or not value.may_be_tensor:
-        raise Refused("mask-unproven", f"`{ast.unparse(asked.subject)}` is not known to be a mask")
-    return block.masks.select(asked.subject).key
 
 
 def nothing_unless_selected(block: DenseBlock, statement: ast.stmt, live: frozenset[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 REDUCTIONS = frozenset(
     "sum nansum mean prod any all max min amax amin std var norm count_nonzero".split()
 )
+EXTREMES = frozenset("max min amax amin".split())
 _FILLS = {"sum": "0", "nansum": "0", "prod": "1", "any": "False", "all": "True",
           "count_nonzero": "0", "norm": "0"}  # fmt: skip
-_LOSSES = frozenset(
+LOSSES = frozenset(
     "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
     "binary_cross_entropy_with_logits".split()
 )
@@ -59,6 +61,9 @@ def reduced(
                 "reduction-form", f"`{ast.unparse(node)}` reduces something else than rows"
             )
         over = "0"
+    _check_guarded(block, inner, name)
+    if over and block.guarded is not None:
+        raise Refused("no-reduction", f"`{ast.unparse(node)}` gives more than one number")
     if name in {"sum", "nansum", "mean", "prod", "std", "var", "norm"}:
         block.found.reordered = True
     value = inner
@@ -67,7 +72,7 @@ def reduced(
         return _made(f"{value.operand}.masked_fill({wide.rest}, {_FILLS[name]}).{name}({over})")
     if name == "mean":
         total = f"{value.operand}.masked_fill({wide.rest}, 0).sum({over})"
-        return Lowered(f"{total} / {counted(inner, wide, over)}", changed=True)
+        return Lowered(f"{total} / {_divisor(block, inner, wide, over)}", changed=True)
     if name in {"std", "var"}:
         return _spread(block, name, value, inner, wide)
     return _extreme(block, node, name, value, inner, wide, over)
@@ -87,6 +92,28 @@ def counted(inner: Lowered, wide: Selection, over: str = "") -> str:
         if wide.inverted
         else (f"{wide.mask}.expand_as({inner.sample}).sum()")
     )
+
+
+def _divisor(block: DenseBlock, inner: Lowered, wide: Selection, over: str = "") -> str:
+    """What a mean divides by: at least one where nothing would be asked for."""
+    assert inner.rows is not None
+    least = ".clamp(min=1)" if block.guarded is not None else ""
+    return f"{counted(inner, wide, over)}{least}"
+
+
+def _check_guarded(block: DenseBlock, inner: Lowered, name: str) -> None:
+    """Where a test asks whether something is selected, what is made of nothing must do no harm.
+
+    Raises:
+        Refused: for another reduction, or one of other rows.
+    """
+    assert inner.rows is not None
+    if block.guarded is None:
+        return
+    if inner.rows.key != block.guarded:
+        raise Refused("other-mask", "the test asks for another mask")
+    if name not in {"sum", "nansum", "mean", *EXTREMES}:
+        raise Refused("no-reduction", f"`{name}` of nothing has no gradient")
 
 
 def _spread(
@@ -124,8 +151,9 @@ def _extreme(
         block.masks.require(f"{inner.sample}.is_floating_point()")
     test = f"{inner.rows.text.join(['(', ')']) if inner.rows.inverted else inner.rows.mask}.any()"
     message = f'"{name}() of an empty selection"'
-    block.lines.append(f"{block.torch}._assert_async({test}, {message})")
-    block.found.asserted = True
+    if block.guarded is None:
+        block.lines.append(f"{block.torch}._assert_async({test}, {message})")
+        block.found.asserted = True
     bound = 'float("inf")' if largest else '-float("inf")'
     return _made(f"{value.operand}.masked_fill({wide.rest}, {bound}).{name}({over})")
 
@@ -136,7 +164,7 @@ def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | Non
     Raises:
         Refused: for options that have no dense form.
     """
-    if name is None or (name not in _LOSSES and name not in {"cross_entropy", "nll_loss"}):
+    if name is None or (name not in LOSSES and name not in {"cross_entropy", "nll_loss"}):
         return None
     if len(node.args) != 2:
         return None
@@ -157,9 +185,10 @@ def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | Non
     second = block.lower(node.args[1], fill=0)
     each = block.context.names.take("losses")
     block.lines.append(f'{each} = {function}({first.text}, {second.text}, reduction="none")')
-    return Lowered(
-        f"{each}.masked_fill({wide.rest}, 0).sum() / {counted(first, wide)}", changed=True
-    )
+    # The two may broadcast, so that there are more losses than predictions.
+    _check_guarded(block, first, "mean")
+    divisor = _divisor(block, replace(first, sample=each), wide)
+    return Lowered(f"{each}.masked_fill({wide.rest}, 0).sum() / {divisor}", changed=True)
 
 
 def _classified(
@@ -167,6 +196,7 @@ def _classified(
 ) -> Lowered:
     """Labels that were not selected get the index that the loss ignores."""
     assert first.rows is not None
+    _check_guarded(block, first, "cross_entropy")
     ignored, rest = "-100", []
     for keyword in node.keywords:
         text = block.context.view.text(keyword.value)

@@ -31,6 +31,8 @@ class Found:
         reordered: a sum is formed in another order.
         asserted: with nothing selected the compiled code raises in the graph.
         unwarned: a warning about too few elements is not given by the compiled code.
+        guarded: a reduction is zero where the branch around it gave a zero of its own.
+        retyped: with nothing selected a tensor may leave where a Python number did.
         gated: a branch is left out that spared work if nothing was selected.
         routed: rows are routed to layers in pairs with slots.
         applied: layers or functions of the project run on every row.
@@ -43,6 +45,8 @@ class Found:
     reordered: bool = False
     asserted: bool = False
     unwarned: bool = False
+    guarded: bool = False
+    retyped: bool = False
     gated: bool = False
     routed: bool = False
     applied: list[str] = field(default_factory=list)
@@ -74,6 +78,7 @@ class DenseBlock:
         self.pair_distinct = False
         self.storing = False
         self.gate: str | None = None
+        self.guarded: str | None = None
         self.statement: ast.stmt = context.info.node
 
     def selected_by(self, node: ast.Subscript) -> ast.expr | None:

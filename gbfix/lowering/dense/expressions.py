@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.trees import children
 from gbfix.lowering.dense.calls import lower_call
+from gbfix.lowering.dense.choices import chosen, is_chosen
 from gbfix.lowering.dense.forms import check_sides, compose, is_number, need_trailing, plain
 from gbfix.lowering.dense.indexing import lower_subscript
 from gbfix.lowering.routing import found_rows
@@ -48,12 +49,18 @@ def lower(block: DenseBlock, node: ast.expr, fill: int | None = None) -> Lowered
         return lower_compare(block, node)
     if isinstance(node, ast.Attribute):
         return lower_attribute(block, node, fill)
+    if isinstance(node, ast.IfExp) and block.mentions(node) and is_chosen(node, block.context):
+        return chosen(block, node, node.body, node.orelse)
     below = [c for c in children(node) if isinstance(c, ast.expr)]
     if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
         if block.mentions(node):
             raise Refused("rows-leave", f"`{ast.unparse(node)}` uses selected rows")
         return plain(block, node, [])
+    asserted, block.found.asserted = block.found.asserted, False
     lowered = [(c, block.lower(c)) for c in below]
+    if block.found.asserted and isinstance(node, (ast.IfExp, ast.BoolOp)):
+        raise Refused("rows-leave", f"`{ast.unparse(node)}` may not come to what fails for no rows")
+    block.found.asserted |= asserted
     if any(v.count is not None for _, v in lowered):
         raise Refused("count-leaves", "the number of selected rows leaves as a Python number")
     if any(v.rows is not None for _, v in lowered):

@@ -15,6 +15,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flatten
+from gbfix.codegen.view import View
 from gbfix.lowering.selection import Lowered
 
 if TYPE_CHECKING:
@@ -39,8 +40,18 @@ def compose(block: DenseBlock, node: ast.expr, children: Sequence[tuple[ast.expr
         )
         text += lowered.operand if loose and isinstance(child, BARE) else lowered.text
         at = view.end(child)
+        if isinstance(child, ast.IfExp) and lowered.bare and loose:
+            text, at = _unwrapped(text, lowered.text, at, view)
     text += view.slice(at, view.end(node))
     return flatten(text) if "\n" in text else text
+
+
+def _unwrapped(text: str, inner: str, at: int, view: View) -> tuple[str, int]:
+    """Text that ends with what was a conditional expression in parentheses, without them."""
+    head, rest = text[: -len(inner)], view.source.text[at:]
+    if not head.rstrip().endswith("(") or not rest.lstrip().startswith(")"):
+        return text, at
+    return head.rstrip()[:-1] + inner, at + rest.index(")") + 1
 
 
 def plain(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from gbfix.analysis.decorators import traces_callees
 from gbfix.analysis.draws import draw
 from gbfix.analysis.sites import BreakSite, break_sites
 from gbfix.analysis.trees import walk
@@ -38,15 +39,20 @@ def left_to_python(sites: Sequence[BreakSite], context: Context) -> Staying:
 
 
 def calls_drawn(site: BreakSite, context: Context) -> bool:
-    """Whether a call runs a function that is left to Python because it draws numbers."""
+    """Whether a call runs a function that is left to Python because it draws numbers.
+
+    One whose stages are compiled ends the graph of its caller, which gains nothing from stages.
+    """
     call = site.node
     if site.diagnosis is not DISABLED_FUNCTION or not isinstance(call, ast.Call):
         return False
     info = disabled_function(call, context.analysis, context.facts)
-    analysis = context.facts.analysis(info) if info is not None else None
-    if analysis is None:
+    if info is None or traces_callees(info):
         return False
-    return any(s.diagnosis is RANDOM_CALL for s in break_sites(analysis, context.facts))
+    analysis = context.facts.analysis(info)
+    return analysis is not None and any(
+        s.diagnosis is RANDOM_CALL for s in break_sites(analysis, context.facts)
+    )
 
 
 def _kept(sites: Sequence[BreakSite], context: Context) -> frozenset[str]:
