@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.decorators import compiled_directly
@@ -18,7 +19,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
 from gbfix.analysis.project import FunctionInfo
-from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.sites import BreakSite, find_sites
 from gbfix.analysis.trees import walk
 from gbfix.codegen import settings
 from gbfix.codegen.imports import torch_name
@@ -56,6 +57,11 @@ class Context:
     def info(self) -> FunctionInfo:
         """The function."""
         return self.analysis.info
+
+    @cached_property
+    def sites(self) -> list[BreakSite]:
+        """The break sites of the function, in source order."""
+        return find_sites(self.analysis, self.facts)
 
     @property
     def only_compiled(self) -> bool:

@@ -66,7 +66,7 @@ import ast
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.decorators import decorator_name
-from gbfix.analysis.sites import BreakSite, find_sites
+from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
@@ -100,8 +100,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise NotApplicable("not-divided", "only a plain function or method is divided")
     if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(node)):
         raise NotApplicable("not-divided", "the function is suspended and resumed")
-    sites = find_sites(context.analysis, context.facts)
-    worth = [s for s in sites if is_worth(s, context)]
+    worth = [s for s in context.sites if is_worth(s, context)]
     if not worth:
         raise NotApplicable("not-divided", "what stands around the break is compiled as it is")
     reached = [s for s in worth if s.certain and is_always_reached(s, context)]
@@ -109,8 +108,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused("not-always-reached", "many calls may pass without a break, in one graph")
     if node.name != "forward" and not is_only_called(info, context.facts):
         raise NotApplicable("not-divided", f"`{node.name}` may be what is compiled")
-    divided = divide(left_to_python(sites, context))
-    check_gain(divided, sites, context)
+    divided = divide(left_to_python(context.sites, context))
+    check_gain(divided, context.sites, context)
     for part in divided.parts:
         _check_part(part, context)
     torch = context.torch(node.body[0])

@@ -348,9 +348,12 @@ def lines_with(source: SourceFile, pattern: str) -> tuple[int, ...]:
 def _lines_naming(name: str, source: SourceFile) -> list[int]:
     """The lines of a file on which a name stands."""
     # A regular expression that begins with a boundary takes many times as long.
-    text, starts = source.text, source.line_starts
+    text = source.text
     found: list[int] = []
     at = text.find(name)
+    if at < 0:
+        return found
+    starts = source.line_starts
     while at >= 0:
         end = at + len(name)
         if not _continues(text[at - 1 : at]) and not _continues(text[end : end + 1]):

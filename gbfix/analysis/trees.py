@@ -177,6 +177,8 @@ class Parents(dict[ast.AST, ast.AST]):
             at -= 1
 
     def __missing__(self, node: ast.AST) -> ast.AST:
+        if node is self._tree:
+            raise KeyError(node)
         line = getattr(node, "lineno", None)
         if line is not None:
             self._find(self._tree.body, line)

@@ -106,8 +106,10 @@ _NAMES: tuple[tuple[Diagnosis, str], ...] = (
 )
 UNTRACED: Mapping[str, Diagnosis] = dict(_table())
 RECURRENT = frozenset({"torch.nn.RNN", "torch.nn.GRU", "torch.nn.LSTM"})
-_BACKWARD_HOOKS = frozenset(
-    {"register_full_backward_hook", "register_full_backward_pre_hook", "register_backward_hook"}
+_BACKWARD_HOOKS = (
+    "register_full_backward_hook",
+    "register_full_backward_pre_hook",
+    "register_backward_hook",
 )
 LOSS_CHECKS = frozenset({"torch.nn.utils.clip_grad_norm_"})
 # Tensor methods whose answer Dynamo cannot give (`data_ptr` alone is traced, arithmetic on it is not).
@@ -318,15 +320,15 @@ def backward_hooks(
     """The calls that give a layer its hooks of the backward pass, with the classes they stand in."""
     layer, owner = node.func, analysis.info.owner
     own = isinstance(layer, ast.Attribute) and getattr(layer.value, "id", "") == "self"
-    if owner is None or not own or "_backward_" not in owner.module.source.text:
+    if owner is None or not own:
         return []
     return [
         (cls, call)
         for cls in facts.project.mro(owner)
-        for call in walk(cls.node)
-        if isinstance(call, ast.Call)
+        for name in _BACKWARD_HOOKS
+        for call in cls.module.uses(name).calls
+        if cls.node.lineno <= call.lineno <= (cls.node.end_lineno or call.lineno)
         and isinstance(call.func, ast.Attribute)
-        and call.func.attr in _BACKWARD_HOOKS
         and isinstance(call.func.value, ast.Attribute)
         and getattr(call.func.value.value, "id", "") == "self"
         and isinstance(layer, ast.Attribute)
