@@ -13,7 +13,6 @@ from typing import ClassVar
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import BUILTINS, Module
-from gbfix.analysis.records import is_record
 from gbfix.analysis.trees import children
 from gbfix.analysis.values import (
     MAYBE,
@@ -160,7 +159,7 @@ class Expressions:
             cls = self.facts.project.class_info(base.reference)
             if cls is not None:
                 found = self.facts.attribute(cls, attr)
-                own = is_record(cls) or not base.kinds & Kind.MODULE
+                own = cls.is_record or not base.kinds & Kind.MODULE
                 if own and found.may_be_tensor:  # each instance holds tensors of its own
                     return replace(found, shape=fresh_number(), dtype=fresh_number())
                 return found

@@ -22,7 +22,7 @@ from gbfix.analysis.layers import fed_to_layers
 from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
-from gbfix.analysis.records import Records, field_value, is_record
+from gbfix.analysis.records import Records, field_value
 from gbfix.analysis.trees import first_line, statements, walk
 from gbfix.analysis.usage import presumed_tensors, tensor_parameters
 from gbfix.analysis.values import (
@@ -298,7 +298,7 @@ class Facts:
         for owner in self.project.mro(cls):
             found += [
                 promised
-                if is_record(owner) and (promised := field_value(w.node, owner, self.project))
+                if owner.is_record and (promised := field_value(w.node, owner, self.project))
                 else self._written(w)
                 for w in self.writes(owner).get(name, ())
             ]

@@ -22,6 +22,7 @@ from gbfix.source.text import SourceFile
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINED = re.compile(r"def(?:\s|\\)+(\w+)")
 _CALLED_ATTRIBUTE = re.compile(r"\.\s*(\w+)\s*\(")
+_RECORDS = frozenset({"dataclass", "define", "frozen", "NamedTuple"})
 BUILTINS = frozenset(dir(builtins))
 
 
@@ -63,6 +64,13 @@ class ClassInfo:
         """The function that the class of a method is defined in."""
         known = self.module.function_of.get(node) if self.module.has_inner_classes else None
         return known.outer if known is not None else None
+
+    @cached_property
+    def is_record(self) -> bool:
+        """Whether the class is a dataclass or a named tuple."""
+        names = [d.func if isinstance(d, ast.Call) else d for d in self.node.decorator_list]
+        last = {last_name(n) for n in (*names, *self.node.bases)}
+        return bool(last & _RECORDS)
 
     @cached_property
     def bases(self) -> tuple[str, ...]:
@@ -178,6 +186,12 @@ class Module:
         """The nodes that reach over a line on which a name stands, breadth first."""
         lines = _lines_naming(name, self.source)
         return nodes_on(self.tree, lines) if lines else iter(())
+
+    @cached_property
+    def uses_numpy(self) -> bool:
+        """Whether the module imports numpy or a namesake of it."""
+        imported = [b for bound in self.bindings.values() for b in bound if isinstance(b, str)]
+        return any(b.split(".")[0] in {"numpy", "jax", "cupy", "tensorflow"} for b in imported)
 
     @cached_property
     def called_attributes(self) -> frozenset[str]:

@@ -18,16 +18,6 @@ from gbfix.analysis.project import ClassInfo, FunctionInfo, Module, Project
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value, replace
 
-_DECORATORS = frozenset({"dataclass", "define", "frozen"})
-
-
-def is_record(cls: ClassInfo) -> bool:
-    """Whether a class is a dataclass or a named tuple."""
-    names = [d.func if isinstance(d, ast.Call) else d for d in cls.node.decorator_list]
-    names += cls.node.bases
-    last = {n.attr if isinstance(n, ast.Attribute) else getattr(n, "id", "") for n in names}
-    return bool(last & _DECORATORS) or "NamedTuple" in last
-
 
 def field_value(node: ast.AST, cls: ClassInfo, project: Project) -> Value | None:
     """What a field of a record is promised to hold; None where its definition does not say."""
@@ -169,7 +159,7 @@ class Records:
 
     def _record(self, qualified: str | None) -> str | None:
         cls = self.project.class_info(qualified)
-        return cls.qualified if cls is not None and is_record(cls) else None
+        return cls.qualified if cls is not None and cls.is_record else None
 
 
 def _argument(call: ast.Call, name: str, at: int | None) -> ast.expr | None:

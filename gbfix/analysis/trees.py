@@ -20,7 +20,8 @@ _PLAIN = frozenset(
 )
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")  # in the order of the source
-_WHOLE_KEPT = 256
+_WHOLE_KEPT = 1024
+_WALKED_OFTEN = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While, ast.If})
 
 
 def _node_fields(kind: type[ast.AST]) -> tuple[str, ...]:
@@ -94,10 +95,10 @@ _kept = kept(_walk)
 def walk(root: ast.AST) -> Sequence[ast.AST]:
     """A node and everything below it, breadth first; no contexts and operators.
 
-    What is below a function is kept for a while, since it is asked for again and again; a tree
-    must not be changed once it was walked.
+    What is below a function or a block is kept for a while, since it is asked for again and again; a
+    tree must not be changed once it was walked.
     """
-    if root.__class__ is ast.FunctionDef or root.__class__ is ast.AsyncFunctionDef:
+    if root.__class__ in _WALKED_OFTEN:
         return _kept(root)
     return _walk(root)
 

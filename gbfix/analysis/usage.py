@@ -43,18 +43,12 @@ _ARRAY = frozenset(
 _SHOWING = frozenset({ast.Call, ast.Attribute, ast.Subscript, ast.BinOp})
 
 
-def uses_numpy(module: Module) -> bool:
-    """Whether the module imports numpy or a namesake of it."""
-    imported = [b for bound in module.bindings.values() for b in bound if isinstance(b, str)]
-    return any(b.split(".")[0] in {"numpy", "jax", "cupy", "tensorflow"} for b in imported)
-
-
 def proves_tensor(method: str, module: Module) -> bool:
     """Whether calling a method of this name proves that the receiver is a tensor."""
     if method in _COMMON or method.startswith("__"):
         return False
     if method in _ARRAY:
-        return not uses_numpy(module)
+        return not module.uses_numpy
     return torch_table.method(method) is not None
 
 
@@ -93,7 +87,7 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
         and isinstance(node.value, ast.Name)
         and node.attr in {"shape", "dtype", "device"}
     } & names
-    if not uses_numpy(module):
+    if not module.uses_numpy:
         found |= shaped
     return frozenset(found)
 
@@ -176,7 +170,7 @@ def _reads_item(node: ast.Call, module: Module) -> bool:
         isinstance(attribute, ast.Attribute)
         and attribute.attr == "item"
         and not node.args
-        and not uses_numpy(module)
+        and not module.uses_numpy
     )
 
 
