@@ -121,6 +121,11 @@ class Module:
     renamed: Mapping[str, str] = field(default_factory=dict)
     used: int = 0
 
+    @property
+    def imported_as(self) -> str:
+        """What an import of the module itself cannot do without; nothing for a package."""
+        return "" if self.is_package else self.name.rpartition(".")[2].partition("@")[0]
+
     def known_as(self, name: str) -> str:
         """The project's name for a dotted module name that this module uses."""
         top, dot, rest = name.partition(".")

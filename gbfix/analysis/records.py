@@ -91,7 +91,8 @@ class Records:
         function, is_method = info.node.name, info.owner is not None
         if not is_method or function in info.module.called_attributes:
             yield from self._handed_in(info.module, function, name, at)
-        for module in self._calling(info):
+        # What is parsed already costs less, and one call that hands on something else is enough.
+        for module in sorted(self._calling(info), key=lambda m: m.parsed is None):
             if module is not info.module:
                 yield from self._handed_in(module, function, name, at)
 
@@ -126,11 +127,10 @@ class Records:
         key = (name, home.name)
         if key not in self._modules:
             called = re.compile(rf"{name}\s*\(")
-            last = "" if home.is_package else home.name.rpartition(".")[2].rstrip("@")
             self._modules[key] = [
                 m
                 for m in self.project.naming(name)
-                if last in (text := m.source.text) and called.search(text)
+                if home.imported_as in (text := m.source.text) and called.search(text)
             ]
         return self._modules[key]
 

@@ -18,7 +18,7 @@ def is_only_called(info: FunctionInfo, facts: Facts) -> bool:
     name = info.node.name
     # Its own module has been read, and mostly says enough.
     for module in sorted(facts.project.naming(name), key=lambda m: m is not info.module):
-        if reached and info.owner is not None and _only_calls(name, module.source.text):
+        if module is not info.module and not _may_tell(info, module, reached=reached):
             continue
         for node in module.naming(name):
             if not _is_named(node, info, module):
@@ -33,9 +33,13 @@ def is_only_called(info: FunctionInfo, facts: Facts) -> bool:
     return reached
 
 
-def _only_calls(name: str, text: str) -> bool:
-    """Whether all that a text does with the name of a method is to define and to call it."""
-    return re.search(rf"{name}\b(?!\s*\()", text) is None
+def _may_tell(info: FunctionInfo, module: Module, *, reached: bool) -> bool:
+    """Whether another module may use a function in a way that is not known yet, by its text."""
+    text = module.source.text
+    if info.owner is None:
+        return info.module.imported_as in text
+    # Defined and called is all that a method may be.
+    return not reached or re.search(rf"{info.node.name}\b(?!\s*\()", text) is not None
 
 
 def _is_named(node: ast.AST, info: FunctionInfo, module: Module) -> bool:
