@@ -37,7 +37,9 @@ class Importers:
     def order(self) -> Iterator[Module]:
         """All modules, each after those that import it where that can be."""
         left = dict(self._left)
-        ready = [m for m, count in reversed(left.items()) if not count]
+        # Those that import the same large files come together, so that these are parsed once.
+        ready = [m for m, count in left.items() if not count]
+        ready.sort(key=self._largest_imported, reverse=True)
         waiting = {m: None for m, count in left.items() if count}
         while ready or waiting:
             if not ready:  # they import each other
@@ -50,6 +52,11 @@ class Importers:
                 if not left[other] and other in waiting:
                     del waiting[other]
                     ready.append(other)
+
+    def _largest_imported(self, module: Module) -> list[str]:
+        """The names of what a module imports, the largest file first."""
+        by_size = sorted(self._imported[module], key=lambda m: (-len(m.source.text), m.name))
+        return [imported.name for imported in by_size]
 
 
 def _imported(module: Module, by_name: dict[str, Module]) -> Iterator[Module]:
