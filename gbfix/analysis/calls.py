@@ -49,6 +49,7 @@ _ARRANGING = frozenset(
     "ravel t transpose permute swapaxes swapdims movedim moveaxis select narrow diagonal unfold repeat "
     "tile gather index_select take_along_dim roll flip contiguous clone".split()
 )
+_DTYPES = FLOATING_DTYPES | INTEGER_DTYPES | {"torch.bool"}
 _LIKE = frozenset(
     {
         "torch.zeros_like",
@@ -87,7 +88,7 @@ def operation_result(
     if word.startswith("tensors:"):
         count = int(word.split(":")[1])
         items = [tensor(unshared=not operation.alias) for _ in range(count)]
-        if count == 2 and operation.name.rsplit(".", 1)[-1] in _VALUES_AND_INDICES:
+        if count == 2 and operation.last_name in _VALUES_AND_INDICES:
             items[1] = replace(items[1], integer=True)
             if arguments and arguments[0].floating:
                 items[0] = replace(items[0], floating=True)
@@ -109,8 +110,7 @@ def _tensor_result(
     made = _without_dtype(operation, arguments, keywords)
     wanted = keywords.get("dtype")
     if wanted is None and operation.name == "Tensor.to" and len(arguments) > 1:
-        known = arguments[1].reference in FLOATING_DTYPES | INTEGER_DTYPES | {"torch.bool"}
-        wanted = arguments[1] if known else None
+        wanted = arguments[1] if arguments[1].reference in _DTYPES else None
     if wanted is None or wanted.only(Kind.NONE):
         return made
     return replace(
@@ -133,19 +133,19 @@ def _without_dtype(
         floating=operation.floating,
         unshared=not operation.alias and not operation.mutates,
     )
-    result = replace(result, integer=operation.name.rsplit(".", 1)[-1] in _INTEGER)
+    last = operation.last_name
+    if last in _INTEGER:
+        result = replace(result, integer=True)
     if operation.name in _LIKE and first is not None:
         return replace(tensor(like=first), unshared=True)
     if operation.reduces and len(everything) == 1:
         result = replace(result, zero_dim=True)
         if first is not None and not operation.boolean:
             result = replace(result, floating=result.floating or first.floating)
-            last = operation.name.rsplit(".", 1)[-1]
             if last in _KEEPING or (last == "mean" and first.floating):
                 result = replace(result, dtype=first.dtype, integer=first.integer)
     if first is None or not first.tensor:
         return result
-    last = operation.name.rsplit(".", 1)[-1]
     if last in _ADDING and (first.boolean or first.integer) and "dtype" not in keywords:
         result = replace(result, integer=True)
     if last in _TURNING or (first.turned and (operation.pointwise or operation.alias)):

@@ -83,8 +83,9 @@ class Expressions:
         """The value of an expression; recorded, and joined with what an earlier visit found."""
         kind = node.__class__
         handlers = self._handlers
-        handler = handlers.get(kind)
-        if handler is None:
+        try:
+            handler = handlers[kind]
+        except KeyError:
             named = getattr(self.__class__, f"_{kind.__name__.lower()}", Expressions._other)
             handler = handlers[kind] = named
         value: Value = handler(self, node)
@@ -124,8 +125,9 @@ class Expressions:
         return STATIC
 
     def _name(self, node: ast.Name) -> Value:
-        if node.id in self.environment:
-            return self.environment[node.id]
+        known = self.environment.get(node.id)
+        if known is not None:
+            return known
         if node.id in self.module.bindings:
             return self.facts.global_value(self.module, node.id)
         if node.id in BUILTINS:
@@ -135,8 +137,10 @@ class Expressions:
     def _attribute(self, node: ast.Attribute) -> Value:
         base = self.evaluate(node.value)
         name = dotted(node)
-        if name is not None and name in self.environment:
-            return self.environment[name]
+        if name is not None:
+            known = self.environment.get(name)
+            if known is not None:
+                return known
         return self.attribute_of(base, node.attr)
 
     def attribute_of(self, base: Value, attr: str) -> Value:

@@ -282,28 +282,36 @@ class Facts:
         key = (cls.node, name)
         attributes = self.kept(cls.module).attributes
         if key not in attributes:
+            writes = self._writes_above(cls, name)
             # An attribute that is computed from itself adds nothing to what it can be.
-            attributes[key] = tensor() if self.registered(cls, name) else NOTHING
-            found = self._attribute(cls, name)
+            attributes[key] = tensor() if _is_registered(writes) else NOTHING
+            found = self._attribute(cls, name, writes)
             attributes[key] = found if found.kinds else UNKNOWN
         return attributes[key]
 
-    def _attribute(self, cls: ClassInfo, name: str) -> Value:
+    def _writes_above(self, cls: ClassInfo, name: str) -> list[tuple[ClassInfo, AttributeWrite]]:
+        """The places that set an attribute, in a class and its bases, each with its class."""
+        return [
+            (owner, write)
+            for owner in self.project.mro(cls)
+            for write in self.writes(owner).get(name, ())
+        ]
+
+    def _attribute(
+        self, cls: ClassInfo, name: str, writes: Sequence[tuple[ClassInfo, AttributeWrite]]
+    ) -> Value:
         method = self.project.method(cls, name)
         if method is not None:
             if any(_last(d) in {"property", "cached_property"} for d in method.node.decorator_list):
                 return self.returned(method)
             return reference(method.qualified)
-        found: list[Value] = []
-        for owner in self.project.mro(cls):
-            found += [
+        if writes:
+            return join_all(
                 promised
                 if owner.is_record and (promised := field_value(w.node, owner, self.project))
                 else self._written(w)
-                for w in self.writes(owner).get(name, ())
-            ]
-        if found:
-            return join_all(found)
+                for owner, w in writes
+            )
         if name in _MODULE_STATIC and self.project.is_module_class(cls.qualified):
             return STATIC
         return UNKNOWN
@@ -355,10 +363,7 @@ class Facts:
 
     def registered(self, cls: ClassInfo, name: str, *, parameters: bool = True) -> bool:
         """Whether an attribute is a buffer (or, unless excluded, a parameter) of the module."""
-        found = [w for c in self.project.mro(cls) for w in self.writes(c).get(name, ())]
-        if any(_is_parameter(w.value) for w in found):
-            return parameters
-        return any(w.registered for w in found)
+        return _is_registered(self._writes_above(cls, name), parameters=parameters)
 
     def global_value(self, module: Module, name: str) -> Value:
         """What a module-level name holds."""
@@ -431,6 +436,14 @@ def _last(node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else None
+
+
+def _is_registered(
+    writes: Sequence[tuple[ClassInfo, AttributeWrite]], *, parameters: bool = True
+) -> bool:
+    if any(_is_parameter(w.value) for _, w in writes):
+        return parameters
+    return any(w.registered for _, w in writes)
 
 
 def _is_parameter(value: ast.expr | None) -> bool:

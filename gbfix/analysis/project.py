@@ -83,6 +83,7 @@ class Project:
         self.aliases: set[str] = set()  # type aliases that are being resolved
         self._missing: set[str] = set()
         self._classes: dict[ast.ClassDef, ClassInfo] = {}
+        self._class_named: dict[str, ClassInfo | None] = {}
         self._found: dict[str, tuple[Module, ast.AST] | None] = {}
         self._renamed: dict[str, tuple[str, Module]] = {}
         self._functions: dict[str, FunctionInfo] = {}
@@ -154,6 +155,7 @@ class Project:
         for name in index.names:
             self._found.pop(name, None)
             self._functions.pop(name, None)
+            self._class_named.pop(name, None)
         for identity in index.mros:
             self._mros.pop(identity, None)
         for node in index.classes:
@@ -217,10 +219,19 @@ class Project:
 
     def class_info(self, qualified: str | None) -> ClassInfo | None:
         """The class of a qualified name, if it is the project's."""
-        found = self.lookup(qualified) if qualified else None
-        if found is None:
+        if not qualified:
             return None
-        module, node = found
+        if qualified in self._class_named:
+            known = self._class_named[qualified]
+            if known is not None:
+                known.module.used = self.clock
+            return known
+        found = self.lookup(qualified)
+        made = self._class_of(*found) if found is not None else None
+        self._class_named[qualified] = made
+        return made
+
+    def _class_of(self, module: Module, node: ast.AST) -> ClassInfo | None:
         if not isinstance(node, ast.ClassDef):
             return None
         if node not in self._classes:

@@ -53,8 +53,15 @@ class Read:
     statement: ast.stmt
 
 
-def reads(analysis: Analysis) -> Iterator[Read]:
+def reads(analysis: Analysis) -> tuple[Read, ...]:
     """The reads of one analyzed function, those of nested functions and of conditions left out."""
+    if reads not in analysis.derived:
+        analysis.derived[reads] = tuple(_find_reads(analysis))
+    found: tuple[Read, ...] = analysis.derived[reads]
+    return found
+
+
+def _find_reads(analysis: Analysis) -> Iterator[Read]:
     module = analysis.info.module
     may_read = _candidates(analysis)
     found = [

@@ -154,10 +154,10 @@ class Operation:
         """Everything that a call may return."""
         return frozenset(alternative.returns for alternative in self.alternatives)
 
-    @property
-    def scalar_read(self) -> bool:
-        """Does a call read data into a Python number?"""
-        return "number" in self.returns
+    @cached_property
+    def last_name(self) -> str:
+        """`relu` of `torch.nn.functional.relu`."""
+        return self.name.rpartition(".")[2]
 
     @cached_property
     def params(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ class Kind(int):
 
 
 _numbers = itertools.count(1)
+_new = object.__new__
 
 
 def fresh_number() -> int:
@@ -81,7 +82,7 @@ class Value:
     @property
     def tensor(self) -> bool:
         """Whether the value is a tensor on every path."""
-        return self.only(Kind.TENSOR)
+        return self.kinds == Kind.TENSOR
 
     @property
     def may_be_tensor(self) -> bool:
@@ -95,10 +96,12 @@ class Value:
 
 
 def _made(kinds: int, **known: Any) -> Value:
-    """A value of some kinds with shape, dtype and more: the constructor, but fast."""
-    made = object.__new__(Value)
+    """A value of some kinds with shape, dtype and more: the constructor, but fast.
+
+    What is not given is read from the class, where a dataclass keeps its defaults.
+    """
+    made = _new(Value)
     fields = made.__dict__
-    fields.update(_DEFAULTS)
     fields["kinds"] = kinds
     fields.update(known)
     return made
@@ -106,11 +109,13 @@ def _made(kinds: int, **known: Any) -> Value:
 
 def replace(value: Value, **changes: Any) -> Value:
     """A value with some fields changed: `dataclasses.replace`, but fast."""
-    known = value.__dict__
     for name, wanted in changes.items():
-        if known[name] is not wanted and known[name] != wanted:
-            made = object.__new__(Value)
-            made.__dict__.update(known, **changes)
+        known = getattr(value, name)
+        if known is not wanted and known != wanted:
+            made = _new(Value)
+            fields = made.__dict__
+            fields.update(value.__dict__)
+            fields.update(changes)
             return made
     return value
 
@@ -125,15 +130,20 @@ def tensor(
 ) -> Value:
     """A tensor value; `like` gives shape, dtype and floating of another."""
     if like is None:
-        return _made(
-            Kind.TENSOR,
-            boolean=boolean,
-            floating=floating,
-            zero_dim=zero_dim,
-            unshared=unshared,
-            shape=next(_numbers),
-            dtype=next(_numbers),
-        )
+        made = _new(Value)
+        fields = made.__dict__
+        fields["kinds"] = Kind.TENSOR
+        fields["shape"] = next(_numbers)
+        fields["dtype"] = next(_numbers)
+        if boolean:
+            fields["boolean"] = True
+        if floating:
+            fields["floating"] = True
+        if zero_dim:
+            fields["zero_dim"] = True
+        if unshared:
+            fields["unshared"] = True
+        return made
     return _made(
         Kind.TENSOR,
         boolean=like.boolean,
@@ -147,7 +157,6 @@ def tensor(
     )
 
 
-_DEFAULTS = Value(Kind.NONE).__dict__.copy()
 STATIC = Value(Kind.STATIC)
 NONE = Value(Kind.NONE)
 NOTHING = Value(Kind(0))
@@ -211,23 +220,34 @@ def join(a: Value, b: Value) -> Value:
     if a.elements is not None and b.elements is not None and len(a.elements) == len(b.elements):
         elements = tuple(join(x, y) for x, y in zip(a.elements, b.elements, strict=True))
     item = a.item if b.item is None else b.item if a.item is None else join(a.item, b.item)
-    return _made(
+    made = _made(
         a.kinds | b.kinds,
-        boolean=a.boolean and b.boolean,
-        floating=a.floating and b.floating,
-        integer=a.integer and b.integer,
-        zero_dim=a.zero_dim and b.zero_dim,
-        unshared=a.unshared and b.unshared,
-        turned=a.turned or b.turned,
-        changes_input=a.changes_input or b.changes_input,
-        shape=a.shape if a.shape == b.shape else fresh_number(),
-        dtype=a.dtype if a.dtype == b.dtype else fresh_number(),
+        shape=a.shape if a.shape == b.shape else next(_numbers),
+        dtype=a.dtype if a.dtype == b.dtype else next(_numbers),
         reference=a.reference if a.reference == b.reference else None,
         elements=elements,
         item=item,
-        fields=_joined_fields(a, b) if a.fields is not None else None,
-        unbound=a.unbound or b.unbound,
     )
+    known = made.__dict__
+    if a.boolean and b.boolean:
+        known["boolean"] = True
+    if a.floating and b.floating:
+        known["floating"] = True
+    if a.integer and b.integer:
+        known["integer"] = True
+    if a.zero_dim and b.zero_dim:
+        known["zero_dim"] = True
+    if a.unshared and b.unshared:
+        known["unshared"] = True
+    if a.turned or b.turned:
+        known["turned"] = True
+    if a.changes_input or b.changes_input:
+        known["changes_input"] = True
+    if a.unbound or b.unbound:
+        known["unbound"] = True
+    if a.fields is not None:
+        known["fields"] = _joined_fields(a, b)
+    return made
 
 
 def join_all(values: Iterable[Value]) -> Value:
