@@ -45,6 +45,36 @@ class Definitions:
             return None
         return statement if self.encloses(statement, use) else None
 
+    def latest(self, use: ast.Name) -> ast.Assign | None:
+        """The assignment that gives a used name its value, where it is bound anew in one block.
+
+        All assignments stand in the block of the use, which runs from top to bottom once.
+        """
+        made = self.of(use)
+        if made is not None or use.id in self.parameters:
+            return made
+        before: list[ast.Assign] = []
+        blocks: set[ast.AST | None] = set()
+        for store in self.stores.get(use.id, []):
+            statement = self.module.parents.get(store)
+            if not isinstance(statement, ast.Assign) or statement.targets != [store]:
+                return None
+            blocks.add(self.module.parents.get(statement))
+            if len(blocks) > 1:
+                return None
+            if self.encloses(statement, use):
+                before.append(statement)
+        return before[-1] if before and not self._is_repeated(before[0]) else None
+
+    def _is_repeated(self, statement: ast.stmt) -> bool:
+        """Whether a statement stands in a loop, so that what follows it may run before it."""
+        current: ast.AST | None = statement
+        while current is not None and current is not self.function:
+            if isinstance(current, (ast.For, ast.AsyncFor, ast.While)):
+                return True
+            current = self.module.parents.get(current)
+        return False
+
     def encloses(self, statement: ast.stmt, use: ast.AST) -> bool:
         """Whether a statement has always run when a later node is reached."""
         block = self.module.parents.get(statement)

@@ -37,8 +37,10 @@ _INDEX_NAME = re.compile(
 )
 _STATIC_TEST = re.compile(
     r"id='isinstance'|attr='dtype'.*attr='bool'|attr='dim'|attr='training'"
-    r"|attr='is_floating_point'"
+    r"|attr='is_floating_point'|attr='shape'.*attr='numel'"
 )
+# What no operation of its own is asked for: the module, and the other side of an operator.
+_OF_OTHERS = re.compile(r"attr='training'|attr='shape'.*attr='numel'")
 
 
 def shape_from_data(node: ast.expr, analysis: Analysis) -> Diagnosis | None:
@@ -159,7 +161,7 @@ def treated_beside(node: ast.expr, mode: Mode) -> bool:
     for left in mode.undecided():
         if left and all(
             _STATIC_TEST.search(literal)
-            and ("attr='training'" in literal or any(f"id='{n}'" in literal for n in names))
+            and (_OF_OTHERS.search(literal) or any(f"id='{n}'" in literal for n in names))
             for literal in left
         ):
             return True

@@ -1,7 +1,8 @@
-"""`torch.equal` and `torch.allclose` as questions to tensors instead of Python booleans.
+"""`torch.equal`, `torch.allclose` and `in` as questions to tensors instead of Python booleans.
 
 `torch.equal(a, b)` of tensors of one shape is `(a == b).all()`; `torch.allclose` is `torch.isclose`
-and `all`. Knows these functions and the values of their operands, nothing of what asks them.
+and `all`; `0 in t` is `(t == 0).any()`. Knows these questions and the values of their operands,
+nothing of what asks them.
 """
 
 from __future__ import annotations
@@ -47,9 +48,21 @@ def same_shapes(test: ast.expr, values: Mapping[ast.AST, Value]) -> ast.expr | N
     return ast.Compare(left, [ast.Eq()], [right])
 
 
+def member(test: ast.expr) -> ast.Compare | None:
+    """`t == 0` for `0 in t`, `t != 0` for `0 not in t`: of the one any, of the other all are true."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    if not isinstance(test.ops[0], (ast.In, ast.NotIn)):
+        return None
+    operator = ast.Eq() if isinstance(test.ops[0], ast.In) else ast.NotEq()
+    return ast.Compare(test.comparators[0], [operator], [test.left])
+
+
 def tensor_test(node: ast.expr, module: Module) -> ast.expr | None:
     """`isinstance(node, torch.Tensor)`, as it is written in a module; None for what has no name."""
     torch = next((n for n, b in module.bindings.items() if b and b[-1] == "torch"), None)
+    asked = member(node)
+    node = asked.left if asked is not None else node
     base = node
     while isinstance(base, ast.Attribute) or (
         isinstance(base, ast.Subscript) and isinstance(base.slice, ast.Constant)

@@ -59,6 +59,11 @@ def _with_item(base: Value, key: ast.expr, value: Value) -> Value:
     return replace(base, item=held, fields=None)
 
 
+def _is_float(node: ast.expr) -> bool:
+    """A float, which is looked for in a tensor rather than in a list or dict."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, float)
+
+
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
@@ -353,7 +358,10 @@ class Expressions:
         if all(isinstance(o, (ast.Is, ast.IsNot)) for o in node.ops):
             return STATIC
         if any(isinstance(o, (ast.In, ast.NotIn)) for o in node.ops):
-            return SCALAR if values[-1].may_be_tensor else STATIC
+            if values[-1].may_be_tensor:
+                return SCALAR
+            unknown = values[-1].only(Kind.UNKNOWN | Kind.MAYBE | Kind.NONE)
+            return MAYBE if unknown and _is_float(node.left) else STATIC
         kinds = 0
         for value in values:
             kinds |= value.kinds

@@ -15,6 +15,7 @@ from gbfix.analysis.conditions import data_kind, leaves
 from gbfix.analysis.decorators import disabled
 from gbfix.analysis.dynamic import CAPTURE_SHAPES, shape_from_data, treated_beside
 from gbfix.analysis.effects import function_effects
+from gbfix.analysis.equality import member
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis, Condition
 from gbfix.analysis.log_settings import log_settings
@@ -126,10 +127,12 @@ def _conditions(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
         operands = leaves(condition.test)
         if isinstance(condition.owner, ast.BoolOp):
             operands = _asked(condition.owner)
-        kinds = {k for leaf in operands if (k := data_kind(leaf, analysis))}
+        kinds = {leaf: k for leaf in operands if (k := data_kind(leaf, analysis))}
         if not kinds or _treated(condition.test, analysis):
             continue
-        made = _condition_site(condition, analysis, facts, certain=kinds != {"possible"})
+        # `0.0 in x` says enough: no list or dict is asked for a float, and fixes ask for a tensor.
+        certain = any(k != "possible" or member(leaf) is not None for leaf, k in kinds.items())
+        made = _condition_site(condition, analysis, facts, certain=certain)
         if made is not None:
             yield made
 

@@ -18,12 +18,12 @@ from gbfix.analysis.conditions import (
     Refused,
 )
 from gbfix.analysis.draws import PLAIN, as_uniform, draw, is_drawn
-from gbfix.analysis.equality import compared, same_shapes
+from gbfix.analysis.equality import compared, member, same_shapes
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.codegen.comparisons import SYMBOLS
-from gbfix.codegen.expressions import flat
+from gbfix.codegen.expressions import flat, operand
 from gbfix.codegen.gathered import gathered
 from gbfix.codegen.view import View
 
@@ -131,6 +131,9 @@ class Renderer:
         return Rendered(f"{self.torch}.logical_not({inner.text})", True, True, inner.zero_dim)
 
     def _leaf(self, leaf: Leaf) -> Rendered:
+        asked = member(leaf.node)
+        if asked is not None:
+            return self._member(asked)
         if leaf.scalar:
             return self._scalar(leaf.node)
         node, value = leaf.node, leaf.value
@@ -140,6 +143,16 @@ class Renderer:
             raise Refused("complex-condition", f"`{ast.unparse(node)}` cannot be a predicate")
         boolean = value.boolean and value.tensor
         return Rendered(flat(self.view, node), isinstance(node, _BARE), boolean, value.zero_dim)
+
+    def _member(self, asked: ast.Compare) -> Rendered:
+        """`0 in t`, as what a tensor answers when it is asked so."""
+        number, symbol = asked.comparators[0], SYMBOLS[type(asked.ops[0])]
+        value = self.analysis.values.get(number)
+        if value is None or not (value.tensor or value.only(Kind.STATIC)):
+            raise Refused("python-scalar", f"`{ast.unparse(number)}` is not known to be a number")
+        reduction = "any" if isinstance(asked.ops[0], ast.Eq) else "all"
+        text = f"{operand(self.view, asked.left)} {symbol} {operand(self.view, number)}"
+        return Rendered(f"({text}).{reduction}()", True, True, True)
 
     def _chain(self, node: ast.Compare, value: Value) -> Rendered:
         """`a < b < c` is `(a < b) & (b < c)`: the middle is evaluated twice, so it must be plain."""

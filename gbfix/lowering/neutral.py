@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from gbfix.analysis.equality import member
+
 _VIEWS = frozenset("unsqueeze squeeze view reshape expand expand_as to bool".split())
 
 
@@ -58,7 +60,10 @@ def shortcut_mask(test: ast.expr, truth: bool) -> tuple[str, bool] | None:
 
 
 def reduced(test: ast.expr) -> tuple[str, ast.expr] | None:
-    """`x.all()`, `torch.any(x)`: the reduction and what it reduces."""
+    """`x.all()`, `torch.any(x)`, `0 in x`: the reduction and what it reduces."""
+    asked = member(test)
+    if asked is not None:
+        return ("any" if isinstance(asked.ops[0], ast.Eq) else "all"), asked
     if not isinstance(test, ast.Call) or not isinstance(test.func, ast.Attribute):
         return None
     name = test.func.attr

@@ -27,6 +27,7 @@ LOSSES = frozenset(
     "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy "
     "binary_cross_entropy_with_logits".split()
 )
+_REDUCED = frozenset({"mean", "sum"})
 
 
 def reduced(
@@ -179,16 +180,37 @@ def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | Non
     block.found.reordered = True
     if name in {"cross_entropy", "nll_loss"}:
         return _classified(block, node, function, first, second)
-    if options:
-        raise Refused("reduction-form", "a loss with options has no dense form here")
+    how, rest = _options(options, block)
     wide = block.masks.over(first.rows, first)
     second = block.lower(node.args[1], fill=0)
     each = block.context.names.take("losses")
-    block.lines.append(f'{each} = {function}({first.text}, {second.text}, reduction="none")')
+    given = ", ".join([first.text, second.text, *rest, 'reduction="none"'])
+    block.lines.append(f"{each} = {function}({given})")
+    total = f"{each}.masked_fill({wide.rest}, 0).sum()"
+    _check_guarded(block, first, how)
+    if how == "sum":
+        return _made(total)
     # The two may broadcast, so that there are more losses than predictions.
-    _check_guarded(block, first, "mean")
     divisor = _divisor(block, replace(first, sample=each), wide)
-    return Lowered(f"{each}.masked_fill({wide.rest}, 0).sum() / {divisor}", changed=True)
+    return Lowered(f"{total} / {divisor}", changed=True)
+
+
+def _options(options: dict[str | None, ast.keyword], block: DenseBlock) -> tuple[str, list[str]]:
+    """How a loss is reduced, and its other options as text.
+
+    Raises:
+        Refused: for an option that is no number.
+    """
+    how, rest = "mean", []
+    for name, keyword in options.items():
+        value = keyword.value
+        if name == "reduction" and isinstance(value, ast.Constant) and value.value in _REDUCED:
+            how = str(value.value)
+        elif name in {"beta", "delta"} and isinstance(value, (ast.Constant, ast.Name)):
+            rest.append(f"{name}={block.context.view.text(value)}")
+        else:
+            raise Refused("reduction-form", f"`{ast.unparse(keyword)}` has no dense form here")
+    return how, rest
 
 
 def _classified(
@@ -202,6 +224,9 @@ def _classified(
         text = block.context.view.text(keyword.value)
         if keyword.arg == "ignore_index":
             ignored = text
+        elif keyword.arg == "reduction":
+            if not isinstance(keyword.value, ast.Constant) or keyword.value.value not in _REDUCED:
+                raise Refused("reduction-form", f"`reduction={text}` has no dense form here")
         elif keyword.arg not in {"weight", "label_smoothing"}:
             raise Refused("reduction-form", f"`{keyword.arg}` has no dense form here")
         rest.append(f"{keyword.arg}={text}")

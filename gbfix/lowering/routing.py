@@ -14,7 +14,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import operands, operation_name
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
-from gbfix.codegen.expressions import flat
+from gbfix.codegen.expressions import flat, operand
 from gbfix.fixes import Context
 from gbfix.lowering.selection import Masks, Selection
 
@@ -98,21 +98,25 @@ def _plain_nonzero(node: ast.expr, analysis: Analysis) -> ast.expr | None:
     return given[0] if name in {"nonzero", "argwhere"} and len(given) == 1 else None
 
 
-def row_index(mask: ast.expr, masks: Masks, context: Context) -> Index:
+def row_index(mask: ast.expr, masks: Masks, context: Context, *, computed: bool = True) -> Index:
     """The rows that a mask of one dimension selects.
+
+    Without `computed` only a mask that is there already is asked how many dimensions it has.
 
     Raises:
         Refused: where the mask is no boolean mask, or cannot be asked for its dimensions.
     """
     selection = masks.select(mask)
     if selection.rank is None:
-        test = f"{selection.mask}.dim() == 1"
-        if not selection.mask.replace(".", "").isidentifier() or selection.mask not in _names(mask):
-            raise Refused(
-                "mask-shape", f"`{ast.unparse(mask)}` is not proven to have one dimension"
-            )
-        if test not in masks.tests:
-            masks.tests.append(test)
+        asked = masks.asked(selection)
+        if asked is None or asked not in _names(mask):
+            calls = any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in walk(mask))
+            if calls or not computed:
+                raise Refused(
+                    "mask-shape", f"`{ast.unparse(mask)}` is not proven to have one dimension"
+                )
+            asked = operand(context.view, mask)
+        masks.require(f"{asked}.dim() == 1")
     elif selection.rank != 1:
         raise Refused("mask-shape", f"`{ast.unparse(mask)}` has more than one dimension")
     return Index(selection)

@@ -27,6 +27,8 @@ from gbfix.lowering.views import block_of
 from gbfix.source.text import Edit
 
 _PLAIN = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return, ast.Expr)
+# What integers give in tensors as in Python.
+_WHOLE = (ast.Add, ast.Sub, ast.Mult, ast.Mod, ast.FloorDiv)
 _REDUCING = frozenset(
     "sum mean any all prod amax amin argmax argmin norm std var matmul mm".split()
 )
@@ -83,7 +85,7 @@ class Windows:
         parent = self.parents[node]
         if isinstance(parent, ast.Slice):
             self._slice(parent)
-        elif isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Add, ast.Sub, ast.Mult)):
+        elif isinstance(parent, ast.BinOp) and isinstance(parent.op, _WHOLE):
             other = parent.right if parent.left is node else parent.left
             value = self.analysis.values.get(other)
             if value is None or not value.only(Kind.STATIC | Kind.SCALAR):
@@ -91,6 +93,8 @@ class Windows:
             self._use(parent)
         elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
             self._named(parent)
+        elif isinstance(parent, ast.Assign) and self._is_store(parent):
+            pass
         elif self.slices:
             raise Refused(
                 "number-used", f"`{ast.unparse(node)}` is needed as a number in another place"
@@ -102,9 +106,18 @@ class Windows:
         target = statement.targets[0]
         assert isinstance(target, ast.Name)
         for use in self.definitions.loads.get(target.id, []):
-            if self.definitions.of(use) is not statement:
+            made = self.definitions.latest(use)
+            if made is None:
                 raise NotApplicable("no-slice", f"`{target.id}` is not bound once")
-            self._use(use)
+            if made is statement:
+                self._use(use)
+
+    def _is_store(self, statement: ast.Assign) -> bool:
+        """`t[0] = n`, which takes a tensor for a number."""
+        target = statement.targets[0]
+        base = target.value if isinstance(target, ast.Subscript) else None
+        value = self.analysis.values.get(base) if base is not None else None
+        return len(statement.targets) == 1 and value is not None and value.tensor
 
     def _slice(self, part: ast.Slice) -> None:
         node = self._indexed(part)
@@ -158,7 +171,7 @@ class Windows:
         value = self.analysis.values.get(use)
         if value is None or not value.kinds & Kind.SCALAR:
             return
-        made = self.definitions.of(use)
+        made = self.definitions.latest(use)
         reads = [
             n
             for n in (walk(made.value) if made is not None else ())

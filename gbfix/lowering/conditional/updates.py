@@ -15,7 +15,7 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.values import Kind
 from gbfix.lowering.conditional.checks import check_computed, check_index, check_place
 from gbfix.lowering.conditional.scope import Scope
-from gbfix.lowering.gradients import gradients_are_off
+from gbfix.lowering.gradients import gradients_are_off, without_gradient
 from gbfix.lowering.owned import is_own
 from gbfix.lowering.stores import has_value_form, value_of
 
@@ -73,7 +73,7 @@ def called_update(statement: ast.Expr, scope: Scope, written: Written) -> str:
         if mine is None or mine.dtype != copied.dtype:
             value = f"{_operand(value)}.to({place}.dtype)"
         given = []
-    _keep(node, statement, scope, written)
+    _keep(node, [a for c in calls for a in c.args], statement, scope, written)
     if own:
         return _rebound(node, place, value, given, scope, written)
     return _stored(place, value, scope, written)
@@ -133,18 +133,26 @@ def part_update(
         raise Refused("dtype-unproven", f"`{place}` is not proven to be of a floating dtype")
     written.stored += 1
     lines: list[str] = []
-    _keep(target.value, statement, scope, written)
+    _keep(target.value, [statement.value], statement, scope, written)
     if _is_own(target.value, statement, scope):  # what autograd keeps of it may not change
         name = scope.text(target.value)
         lines.append(f"{name} = {name}.clone()")
     return [*lines, f"{place} = {scope.torch}.where({scope.predicate}, {value}, {place})"]
 
 
-def _keep(node: ast.expr, statement: ast.stmt, scope: Scope, written: Written) -> None:
+def _keep(
+    node: ast.expr,
+    given: Sequence[ast.expr],
+    statement: ast.stmt,
+    scope: Scope,
+    written: Written,
+) -> None:
     """Note what is updated, if an object holds it and its graph."""
     name = ast.unparse(node)
     if "." in name and not name.endswith(".data"):
-        if not gradients_are_off(statement, scope.analysis.info):
+        facts = scope.context.facts
+        data = all(without_gradient(n, scope.analysis, facts) for n in (node, *given))
+        if not data and not gradients_are_off(statement, scope.analysis.info):
             written.kept.append(name)
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flatten
 from gbfix.codegen.view import View
@@ -104,10 +105,33 @@ def check_sides(block: DenseBlock, mine: Lowered, other: Lowered, node: ast.expr
     rank = block.masks.ranks.of(node)
     if rank == 0 or (rank is not None and mine.extra is not None and rank <= mine.extra):
         return
+    if rank is None and asks_for_row(block, mine, node):
+        return
     raise Refused(
         "operand-unproven",
         f"`{ast.unparse(node)}` is not proven to have no dimension of selected rows",
     )
+
+
+def asks_for_row(block: DenseBlock, mine: Lowered, node: ast.expr) -> bool:
+    """Ask while tracing that a tensor has one row at most, which meets every selected one.
+
+    Only of what a module holds: a local tensor was made for the rows, as a rule, and has as many.
+    """
+    if not isinstance(node, (ast.Attribute, ast.Subscript)):
+        return False
+    value = block.context.analysis.values.get(node)
+    names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
+    if value is None or not value.tensor or names & {*block.bound, *block.held, *block.indices}:
+        return False
+    own = block.context.info.node.args.args[:1] if block.context.info.owner is not None else []
+    if names != {a.arg for a in own}:
+        return False
+    if any(isinstance(n, (ast.Call, ast.NamedExpr, ast.BinOp)) for n in walk(node)):
+        return False
+    need_trailing(block, mine)
+    block.masks.require(f"{ast.unparse(node)}.shape[:-1].numel() == 1")
+    return True
 
 
 def need_trailing(block: DenseBlock, value: Lowered) -> None:

@@ -47,7 +47,7 @@ def lower_subscript(block: DenseBlock, node: ast.Subscript, fill: int | None) ->
 
 def first_found(block: DenseBlock, mask: ast.expr, kept: bool) -> Lowered:
     """The first true element of a mask; there must be one."""
-    index = row_index(mask, block.masks, block.context)
+    index = row_index(mask, block.masks, block.context, computed=False)
     text = index.selection.text
     text = f"({text})" if index.selection.inverted else text
     block.lines.append(f'{block.torch}._assert_async({text}.any(), "no element was found")')

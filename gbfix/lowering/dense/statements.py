@@ -10,7 +10,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import selected_by
 from gbfix.analysis.trees import walk
 from gbfix.lowering.dense.forms import copy_with
-from gbfix.lowering.dense.stores import accumulate, store, store_augmented
+from gbfix.lowering.dense.stores import accumulate, check_place, store, store_augmented
 from gbfix.lowering.routing import distinct_rows, found_in, found_rows, pair_index, row_index
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def assign(block: DenseBlock, statement: ast.Assign, target: ast.expr) -> None:
         if selected is not None or block.index(target.slice) is not None:
             store(block, statement, target, selected or target.slice)
             return
+        check_place(block, target)
     value = block.lower(statement.value, fill=1 if isinstance(target, ast.Name) else None)
     if value.rows is not None:
         if not isinstance(target, ast.Name):

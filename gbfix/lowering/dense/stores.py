@@ -102,6 +102,7 @@ def store_augmented(block: DenseBlock, statement: ast.AugAssign) -> None:
     ):
         selected = target.slice
     if selected is None or not isinstance(target, ast.Subscript):
+        check_place(block, target)
         value = block.lower(statement.value)
         if value.rows is not None or value.count is not None:
             raise Refused("rows-leave", "selected rows are added to something else")
@@ -135,6 +136,16 @@ def store_augmented(block: DenseBlock, statement: ast.AugAssign) -> None:
     text = f"{left} {symbol} {value.operand}"
     made = replace(mine, text=text, bare=False, extra=extra)
     put(block, target, selection, made, cast=value.rows is not None)
+
+
+def check_place(block: DenseBlock, target: ast.expr) -> None:
+    """Where something is written must not be what was selected: a filler would be a place, too.
+
+    Raises:
+        Refused: where it is.
+    """
+    if isinstance(target, ast.Subscript) and block.mentions(target.slice):
+        raise Refused("rows-as-index", f"`{ast.unparse(target)}` uses selected rows as an index")
 
 
 def accumulate(block: DenseBlock, statement: ast.Expr, call: ast.Call) -> bool:
