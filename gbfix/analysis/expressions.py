@@ -358,7 +358,7 @@ class Expressions:
         if all(isinstance(o, (ast.Is, ast.IsNot)) for o in node.ops):
             return STATIC
         if any(isinstance(o, (ast.In, ast.NotIn)) for o in node.ops):
-            if values[-1].may_be_tensor:
+            if values[-1].may_be_tensor and not _is_text(node.left):
                 return SCALAR
             unknown = values[-1].only(Kind.UNKNOWN | Kind.MAYBE | Kind.NONE)
             return MAYBE if unknown and _is_float(node.left) else STATIC

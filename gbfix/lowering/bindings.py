@@ -55,21 +55,22 @@ def _all_bound(block: Sequence[ast.stmt]) -> frozenset[str]:
 def needed_names(statement: ast.stmt) -> frozenset[str]:
     """Names that a statement reads, without those that it has bound itself by then."""
     if isinstance(statement, (ast.If, ast.While)):
-        inner = _needed_by(statement.body) | _needed_by(statement.orelse)
+        inner = needed_by(statement.body) | needed_by(statement.orelse)
         return reads(statement.test) | inner
     if isinstance(statement, ast.For):
-        inner = _needed_by(statement.body) - stored(statement.target)
-        return reads(statement.iter) | inner | _needed_by(statement.orelse)
+        inner = needed_by(statement.body) - stored(statement.target)
+        return reads(statement.iter) | inner | needed_by(statement.orelse)
     if isinstance(statement, ast.With):
         named = [i.optional_vars for i in statement.items if i.optional_vars is not None]
-        inner = _needed_by(statement.body) - frozenset().union(*map(stored, named))
+        inner = needed_by(statement.body) - frozenset().union(*map(stored, named))
         return inner | frozenset().union(*(reads(i.context_expr) for i in statement.items))
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         return reads(statement) | {statement.target.id}
     return reads(statement)
 
 
-def _needed_by(block: Sequence[ast.stmt]) -> frozenset[str]:
+def needed_by(block: Sequence[ast.stmt]) -> frozenset[str]:
+    """Names that consecutive statements read, without those that they have bound by then."""
     needed: set[str] = set()
     bound: set[str] = set()
     for statement in block:

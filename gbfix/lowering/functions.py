@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Value, join
 from gbfix.codegen.expressions import copied, flat
 from gbfix.fixes import Context
@@ -19,6 +18,7 @@ from gbfix.lowering.aliases import (
     shared_root,
     surely_bound,
 )
+from gbfix.lowering.bindings import needed_by
 from gbfix.lowering.branch import Arm, Branch, check_tensor, value_after
 from gbfix.lowering.results import before
 from gbfix.lowering.views import walk_scope
@@ -123,7 +123,9 @@ def maybe_cloned(node: ast.expr, own: frozenset[str], roots: list[str], context:
 
 
 def carried_names(branch: Branch, context: Context) -> tuple[str, ...]:
-    """What must be passed in: names that an arm rebinds, since a nested function makes them local.
+    """What must be passed in: names that an arm rebinds and reads before, or leaves as they are.
+
+    A nested function makes them its own.
 
     Raises:
         Refused: for such a name that does not hold a tensor.
@@ -141,13 +143,11 @@ def carried_names(branch: Branch, context: Context) -> tuple[str, ...]:
                 for a in branch.arms
             ):
                 found.setdefault(output.name)
-    read = {
-        n.id
-        for arm in branch.arms
-        for s in arm.statements
-        for n in walk(s)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-    } | {o.name for o in branch.outputs}
+    read = {n for arm in branch.arms for n in needed_by(arm.statements)} | {
+        o.name
+        for o in branch.outputs
+        if any(o.name not in surely_bound(arm.statements) for arm in branch.arms)
+    }
     needed = tuple(n for n in found if n in read or "." in n)
     for name in needed:
         value = before(name, branch, context.analysis)
