@@ -110,7 +110,7 @@ class Survey:
         able = [m for m in self.modules if may_compile(m.source.text)]
         regions = Regions(self.facts, able, mode)
         roots = frozenset(info.qualified for info in regions.compiled())
-        return Plan(roots, forwards=mode == "auto" and (not roots or regions.unresolved))
+        return Plan(roots, forwards=mode == "auto" and regions.says_little)
 
     def look(self, path: Path, plan: Plan, whole: Whole | None = None) -> Notes:
         """Look at a file.

@@ -148,6 +148,7 @@ class Regions:
         self.edges: set[Edge] = set()
         self._left_alone: Container[Module] = ()
         self.unresolved = False
+        self._names_whole = False
         self.narrowed = False
         for module in self.modules:
             self._index(module)
@@ -182,16 +183,24 @@ class Regions:
         if self.mode == "all":
             return {n: i for n, i in self.functions.items() if not self._disabled(i)}
         roots = [] if self.mode == "forward" else list(self._compiled())
-        self.narrowed = bool(roots) and self.mode == "auto" and not self.unresolved
-        if self.mode == "forward" or (self.mode == "auto" and (not roots or self.unresolved)):
+        self.narrowed = self.mode == "auto" and not self.says_little
+        if self.mode == "forward" or (self.mode == "auto" and self.says_little):
             roots += self._forwards()
             roots += self._passed_to_modules()
         if not roots and self.mode == "auto":
             return {n: i for n, i in self.functions.items() if not self._disabled(i)}
         return self._closure(roots, wanted)
 
+    @property
+    def says_little(self) -> bool:
+        """Whether what is compiled leaves open which forwards are, once it was looked for.
+
+        Nothing is, or something unknown, or no more than a method that a module calls itself.
+        """
+        return self.unresolved or not self._names_whole
+
     def compiled(self) -> list[FunctionInfo]:
-        """The functions that the given modules compile; `unresolved` tells if some are unknown."""
+        """The functions that the given modules compile; `says_little` tells if that is not all."""
         return list(self._compiled())
 
     def reached_from(
@@ -263,13 +272,24 @@ class Regions:
                 continue
             for info in self._of_module.get(module, ()):
                 if compiled_directly(info):
+                    self._names_whole = self._names_whole or not self._is_piece(info)
                     yield info
             yield from self._compile_calls(module)
+
+    def _is_piece(self, info: FunctionInfo) -> bool:
+        """Whether a function is a method of a module that is not called from outside of it."""
+        return (
+            info.owner is not None
+            and info.node.name not in {"forward", "__call__"}
+            and self.facts.project.is_module_class(info.owner.qualified)
+        )
 
     def _compile_calls(self, module: Module) -> Iterator[FunctionInfo]:
         for node in _compile_lines(module):
             if isinstance(node, ast.Call):
-                yield from self._compiled_by(node, module)
+                for info in self._compiled_by(node, module):
+                    self._names_whole = True
+                    yield info
 
     def _compiled_by(self, node: ast.Call, module: Module) -> Iterator[FunctionInfo]:
         """The functions that a call compiles."""
