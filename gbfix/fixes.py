@@ -40,7 +40,6 @@ class Context:
     view: View
     analysis: Analysis
     settings: Settings
-    liveness: Liveness
     names: Names
     original: str = ""
     needs_torch: bool = field(default=False, init=False)
@@ -51,12 +50,17 @@ class Context:
     ) -> Context:
         """The context of one function; `original` is the file's text before the run."""
         info = analysis.info
-        return cls(facts, view, analysis, settings, Liveness(info.node), Names(info), original)
+        return cls(facts, view, analysis, settings, Names(info), original)
 
     @property
     def info(self) -> FunctionInfo:
         """The function."""
         return self.analysis.info
+
+    @cached_property
+    def liveness(self) -> Liveness:
+        """Which names are read later."""
+        return Liveness(self.info.node)
 
     @cached_property
     def sites(self) -> list[BreakSite]:

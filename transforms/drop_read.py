@@ -38,7 +38,7 @@ import ast
 from collections.abc import Callable
 
 from gbfix.analysis.conditions import NotApplicable, Refused, leaves
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.draws import draw, is_computed_with
 from gbfix.analysis.effects import effects
 from gbfix.analysis.flow import Analysis
@@ -127,7 +127,7 @@ def _number(site: BreakSite, context: Context) -> ast.expr:
 
 def _asked(test: ast.expr, context: Context) -> ast.expr | None:
     """The read that gives the number which a test compares its value."""
-    definitions = Definitions(context.info.node, context.info.module)
+    definitions = definitions_of(context.info.node, context.info.module)
     own = {read.node for read in reads(context.analysis)}  # a site each
     for leaf in leaves(test):
         for node in walk(leaf) if isinstance(leaf, ast.Compare) else ():

@@ -50,7 +50,7 @@ import ast
 from collections.abc import Iterator
 
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.project import Function
 from gbfix.analysis.sites import BreakSite
 from gbfix.codegen.names import Names
@@ -136,7 +136,7 @@ def _iterated(loop: ast.For) -> ast.Name | None:
 def _given(source: ast.Name, lists: PairedLists, context: Context) -> list[ast.Name]:
     """What callers give for the parameter that a loop goes through, which nothing else reads."""
     info = context.info
-    definitions = Definitions(info.node, info.module)
+    definitions = definitions_of(info.node, info.module)
     if source.id not in definitions.parameters or source.id in definitions.stores:
         return []
     for load in definitions.loads[source.id]:

@@ -67,7 +67,7 @@ import ast
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.decorators import decorator_name
 from gbfix.analysis.sites import BreakSite
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import is_generator, of_kind, walk
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
@@ -98,7 +98,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     modes = {decorator_name(d, info.module) for d in node.decorator_list} <= _MODES
     if info.outer is not None or not isinstance(node, ast.FunctionDef) or not modes:
         raise NotApplicable("not-divided", "only a plain function or method is divided")
-    if any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(node)):
+    if is_generator(node):
         raise NotApplicable("not-divided", "the function is suspended and resumed")
     worth = [s for s in context.sites if is_worth(s, context)]
     if not worth:
@@ -130,8 +130,7 @@ def _check_part(part: Part, context: Context) -> None:
     view = context.view
     counters = {
         n.id
-        for loop in walk(context.info.node)
-        if isinstance(loop, ast.For)
+        for loop in of_kind(context.info.node, ast.For)
         for n in walk(loop.target)
         if isinstance(n, ast.Name)
     }

@@ -22,7 +22,7 @@ from gbfix.analysis.parameters import (
     is_bare_parameter,
     tests_itself,
 )
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import of_kind
 from gbfix.analysis.usage import tensor_parameters
 from gbfix.analysis.values import (
     MAYBE,
@@ -357,7 +357,7 @@ class Callers:
     def _returned(self, callee: FunctionInfo) -> Value | None:
         """What a function gives back, by what stands behind its `return`."""
         key = (callee.node, "return")
-        returned = [n for n in walk(callee.node) if isinstance(n, ast.Return)]
+        returned = of_kind(callee.node, ast.Return)
         if key in self._active or not returned or len(self._active) >= _MAX_DEPTH:
             return None
         self._active.add(key)

@@ -9,9 +9,15 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.project import Function, Module
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import kept, of_kind, walk
 
 _CHANGES = frozenset("append extend insert remove pop clear sort reverse update add".split())
+
+
+@kept
+def definitions_of(function: Function, module: Module) -> Definitions:
+    """The single definitions of a function's names, kept for who asks next."""
+    return Definitions(function, module)
 
 
 class Definitions:
@@ -23,14 +29,18 @@ class Definitions:
         self.stores: dict[str, list[ast.Name]] = {}
         self.loads: dict[str, list[ast.Name]] = {}
         self.parameters = {a.arg for a in walk(function.args) if isinstance(a, ast.arg)}
-        for node in walk(function):
-            if isinstance(node, ast.Name):
-                where = self.loads if isinstance(node.ctx, ast.Load) else self.stores
-                where.setdefault(node.id, []).append(node)
-            elif isinstance(node, (ast.Global, ast.Nonlocal)):
-                for name in node.names:  # bound by more than this function
-                    self.stores.setdefault(name, []).extend([ast.Name(name)] * 2)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node is not function:
+        for use in of_kind(function, ast.Name):
+            where = self.loads if isinstance(use.ctx, ast.Load) else self.stores
+            where.setdefault(use.id, []).append(use)
+        shared: tuple[ast.Global | ast.Nonlocal, ...]
+        shared = (*of_kind(function, ast.Global), *of_kind(function, ast.Nonlocal))
+        for statement in shared:
+            for name in statement.names:  # bound by more than this function
+                self.stores.setdefault(name, []).extend([ast.Name(name)] * 2)
+        inner: tuple[Function, ...]
+        inner = (*of_kind(function, ast.FunctionDef), *of_kind(function, ast.AsyncFunctionDef))
+        for node in inner:
+            if node is not function:
                 for argument in walk(node.args):
                     if isinstance(argument, ast.arg):
                         self.stores.setdefault(argument.arg, []).extend([ast.Name("")] * 2)
@@ -132,6 +142,6 @@ class Definitions:
 
     def _sets(self, attribute: str) -> bool:
         return any(
-            isinstance(n, ast.Attribute) and n.attr == attribute and not isinstance(n.ctx, ast.Load)
-            for n in walk(self.function)
+            n.attr == attribute and not isinstance(n.ctx, ast.Load)
+            for n in of_kind(self.function, ast.Attribute)
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import Definitions, definitions_of
 from gbfix.analysis.evaluate import DRAWN_NUMBERS
 from gbfix.analysis.record import Analysis
 from gbfix.analysis.trees import walk
@@ -60,7 +60,7 @@ def _is_arithmetic(node: ast.AST | None, analysis: Analysis) -> bool:
 
 def is_drawn(node: ast.expr, analysis: Analysis) -> bool:
     """Whether a Python value depends on data only through numbers that were drawn."""
-    definitions = Definitions(analysis.info.node, analysis.info.module)
+    definitions = definitions_of(analysis.info.node, analysis.info.module)
     return _is_drawn(node, analysis, definitions, 0)
 
 

@@ -21,7 +21,7 @@ from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.observed import proven
 from gbfix.analysis.project import FunctionInfo, import_bindings
 from gbfix.analysis.record import Analysis, Condition, Place, merge
-from gbfix.analysis.trees import children, walk
+from gbfix.analysis.trees import children, is_generator, walk
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
@@ -51,9 +51,7 @@ def analyze(info: FunctionInfo, facts: Facts) -> Analysis:
     if end is not None:
         flow.returns.append(NONE)
     flow.analysis.returned = join_all(flow.returns) if flow.returns else NONE
-    if "yield" in info.module.source.text and any(
-        n.__class__ is ast.Yield or n.__class__ is ast.YieldFrom for n in walk(info.node)
-    ):
+    if info.module.has_generators and is_generator(info.node):
         flow.analysis.returned = container(MAYBE)
     return flow.analysis
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.record import Analysis
 from gbfix.analysis.values import Kind, Value
 
@@ -38,7 +38,7 @@ def guarded_name(node: ast.expr, analysis: Analysis) -> GuardedName | None:
     value = analysis.values.get(node)
     if not isinstance(node, ast.Name) or value is None or not value.kinds & Kind.TENSOR:
         return None
-    definitions = Definitions(analysis.info.node, analysis.info.module)
+    definitions = definitions_of(analysis.info.node, analysis.info.module)
     statement = definitions.of(node)
     if statement is None:
         return None

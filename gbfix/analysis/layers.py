@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import of_kind, walk
 
 if TYPE_CHECKING:
     from gbfix.analysis.facts import Facts
@@ -37,12 +37,8 @@ def fed_to_layers(info: FunctionInfo, facts: Facts) -> frozenset[str]:
     if not names:
         return frozenset()
     loops = _loop_names(info.node)
-    for node in walk(info.node):
-        if (
-            not isinstance(node, ast.Call)
-            or not node.args
-            or not isinstance(node.args[0], ast.Name)
-        ):
+    for node in of_kind(info.node, ast.Call):
+        if not node.args or not isinstance(node.args[0], ast.Name):
             continue
         name = node.args[0].id
         if name not in names or name in found:
@@ -57,9 +53,7 @@ def fed_to_layers(info: FunctionInfo, facts: Facts) -> frozenset[str]:
 def _loop_names(function: ast.AST) -> dict[str, ast.expr]:
     """Names of loops over attributes: `for layer in self.layers`, with or without `enumerate`."""
     found: dict[str, ast.expr] = {}
-    for node in walk(function):
-        if not isinstance(node, ast.For):
-            continue
+    for node in of_kind(function, ast.For):
         target, over = node.target, node.iter
         if isinstance(over, ast.Call) and getattr(over.func, "id", "") == "enumerate" and over.args:
             over = over.args[0]
@@ -126,10 +120,8 @@ def _items(node: ast.Call) -> Iterator[ast.expr]:
 
 def _is_made(name: str, function: ast.AST) -> bool:
     """Whether the function binds the name to a tensor that it makes of something."""
-    for node in walk(function):
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == name for t in node.targets
-        ):
+    for node in of_kind(function, ast.Assign):
+        if any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
             called = [n.func for n in walk(node.value) if isinstance(n, ast.Call)]
             if any(getattr(f, "attr", getattr(f, "id", "")) in _MAKING for f in called):
                 return True

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Sequence
 
 from gbfix.analysis.project import Function
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import kept, of_kind, walk
 
 Names = frozenset[str]
 _EMPTY: Names = frozenset()
@@ -112,18 +112,19 @@ def _branches(function: Function) -> set[ast.AST]:
     """Lambdas and local functions that are used as branches of a `cond` and for nothing else."""
     found: set[ast.AST] = set()
     arguments: set[ast.AST] = set()
-    for node in walk(function):
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "cond":
-            arguments |= {a for a in node.args[1:3] if isinstance(a, (ast.Lambda, ast.Name))}
+    for call in of_kind(function, ast.Call):
+        if getattr(call.func, "attr", "") == "cond":
+            arguments |= {a for a in call.args[1:3] if isinstance(a, (ast.Lambda, ast.Name))}
     found |= {a for a in arguments if isinstance(a, ast.Lambda)}
-    for node in walk(function):
-        if isinstance(node, ast.FunctionDef) and node is not function:
-            uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == node.name]
+    for node in of_kind(function, ast.FunctionDef):
+        if node is not function:
+            uses = [n for n in of_kind(function, ast.Name) if n.id == node.name]
             if uses and all(u in arguments for u in uses):
                 found.add(node)
     return found
 
 
+@kept
 def reads(node: ast.AST) -> Names:
     """Names that evaluating a node reads, nested scopes included."""
     return frozenset(
@@ -131,6 +132,7 @@ def reads(node: ast.AST) -> Names:
     )
 
 
+@kept
 def bound(node: ast.AST) -> Names:
     """Names that a simple statement or target surely binds."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):

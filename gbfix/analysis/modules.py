@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from gbfix.analysis.trees import Parents, blocks, first_line, nodes_on, walk
+from gbfix.analysis.trees import SIMPLE, Parents, blocks, first_line, nodes_on, walk
 from gbfix.source.text import SourceFile
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -244,6 +244,11 @@ class Module:
         ]
 
     @cached_property
+    def has_generators(self) -> bool:
+        """Whether a function may hand out its results one by one."""
+        return "yield" in self.source.text
+
+    @cached_property
     def has_inner_classes(self) -> bool:
         """Whether a class may be defined inside of anything."""
         before, *rest = self.source.text.split("class")
@@ -299,7 +304,7 @@ class Module:
                 elif isinstance(node, ast.ClassDef):
                     cls = ClassInfo(f"{prefix}.{node.name}", node, self)
                     yield from defined(node.body, cls.qualified, cls, outer)
-                else:
+                elif node.__class__ not in SIMPLE:
                     for block in blocks(node):
                         yield from defined(block, prefix, owner, outer)
 

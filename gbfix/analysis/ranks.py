@@ -27,6 +27,11 @@ _REDUCING = frozenset(
 )
 _SAME_LAYERS = frozenset("Linear LayerNorm RMSNorm Identity Dropout Softmax".split())
 
+_BINDING = frozenset(
+    {ast.Assign, ast.AnnAssign, ast.For, ast.AsyncFor, ast.NamedExpr, ast.withitem}
+    | {ast.comprehension}
+)
+
 
 class Ranks:
     """The ranks of the expressions of one analyzed function."""
@@ -87,6 +92,8 @@ class Ranks:
                 if owner is not None and plain:
                     self._unpacked.setdefault(owner, len(statement.targets[0].elts))
         for node in walk(self.analysis.info.node):
+            if node.__class__ not in _BINDING:
+                continue
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name):

@@ -16,7 +16,7 @@ from enum import Enum
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import Module
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import of_kind, walk
 from gbfix.analysis.values import Kind, Value
 
 _NUMBERS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex"}
@@ -195,12 +195,12 @@ def _tested(analysis: Analysis) -> set[ast.AST]:
 def _assigned_once(analysis: Analysis) -> dict[str, ast.expr]:
     """Names that the function binds once, by itself, with the value they get."""
     stores: dict[str, list[ast.AST]] = {}
-    for node in walk(analysis.info.node):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            stores.setdefault(node.id, []).append(node)
+    for name in of_kind(analysis.info.node, ast.Name):
+        if not isinstance(name.ctx, ast.Load):
+            stores.setdefault(name.id, []).append(name)
     found: dict[str, ast.expr] = {}
-    for node in walk(analysis.info.node):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+    for node in of_kind(analysis.info.node, ast.Assign):
+        if len(node.targets) == 1:
             target = node.targets[0]
             if isinstance(target, ast.Name) and len(stores[target.id]) == 1:
                 found[target.id] = node.value
@@ -209,8 +209,7 @@ def _assigned_once(analysis: Analysis) -> dict[str, ast.expr]:
 
 def _loads(name: str, analysis: Analysis) -> int:
     return sum(
-        isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
-        for n in walk(analysis.info.node)
+        n.id == name and isinstance(n.ctx, ast.Load) for n in of_kind(analysis.info.node, ast.Name)
     )
 
 

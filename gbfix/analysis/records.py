@@ -15,7 +15,7 @@ from functools import cached_property
 
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module, Project
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import of_kind
 from gbfix.analysis.values import Kind, Value, replace
 
 
@@ -142,8 +142,8 @@ class Records:
             return None
         stores = [
             n
-            for n in walk(function.node)
-            if isinstance(n, ast.Name) and n.id == node.id and not isinstance(n.ctx, ast.Load)
+            for n in of_kind(function.node, ast.Name)
+            if n.id == node.id and not isinstance(n.ctx, ast.Load)
         ]
         arguments = function.node.args
         declared = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]

@@ -11,7 +11,7 @@ import ast
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import ParamSpec, TypeVar, cast
 
 # Fields that hold contexts, operators, identifiers and the like.
 _PLAIN = frozenset(
@@ -20,6 +20,19 @@ _PLAIN = frozenset(
 )
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")  # in the order of the source
+SIMPLE = frozenset(
+    {
+        ast.Expr,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.AugAssign,
+        ast.Return,
+        ast.Raise,
+        ast.Assert,
+        ast.Pass,
+    }
+    | {ast.Import, ast.ImportFrom, ast.Break, ast.Continue, ast.Delete, ast.Global, ast.Nonlocal}
+)
 _WHOLE_KEPT = 1024
 _WALKED_OFTEN = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While, ast.If})
 
@@ -79,14 +92,16 @@ def _walk(root: ast.AST) -> list[ast.AST]:
 
 
 Found = TypeVar("Found")
+Given = ParamSpec("Given")
+Node = TypeVar("Node", bound=ast.AST)
 _caches: list[Callable[[], None]] = []
 
 
-def kept(made: Callable[[ast.AST], Found]) -> Callable[[ast.AST], Found]:
+def kept(made: Callable[Given, Found]) -> Callable[Given, Found]:
     """Keep for a while what is made of the tree of a function; `forget` lets go of it."""
     cached = lru_cache(maxsize=_WHOLE_KEPT)(made)
     _caches.append(cached.cache_clear)
-    return cached
+    return cast(Callable[Given, Found], cached)
 
 
 _kept = kept(_walk)
@@ -103,6 +118,28 @@ def walk(root: ast.AST) -> Sequence[ast.AST]:
     return _walk(root)
 
 
+@kept
+def _by_kind(root: ast.AST) -> dict[type[ast.AST], list[ast.AST]]:
+    found: dict[type[ast.AST], list[ast.AST]] = {}
+    for node in walk(root):
+        kind = node.__class__
+        if kind in found:
+            found[kind].append(node)
+        else:
+            found[kind] = [node]
+    return found
+
+
+def of_kind(root: ast.AST, kind: type[Node]) -> Sequence[Node]:
+    """The nodes of one class below a function or a block, in the order of `walk`; kept as well."""
+    return cast(Sequence[Node], _by_kind(root).get(kind, ()))
+
+
+def is_generator(function: ast.AST) -> bool:
+    """Whether something below a function is handed out by `yield`."""
+    return bool(of_kind(function, ast.Yield) or of_kind(function, ast.YieldFrom))
+
+
 def forget() -> None:
     """Let go of all trees that are kept, and of what was made of them."""
     for clear in _caches:
@@ -113,6 +150,8 @@ def statements(root: ast.AST) -> list[ast.AST]:
     """The statements below a node, with handlers and cases, in the order in which `walk` goes."""
     found: list[ast.AST] = [root]
     for node in found:
+        if node.__class__ in SIMPLE:
+            continue
         for name in _STATEMENTS:
             block = getattr(node, name, None)
             if block.__class__ is list:
@@ -122,6 +161,8 @@ def statements(root: ast.AST) -> list[ast.AST]:
 
 def blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
     """The blocks of statements (or handlers, or cases) directly inside a node."""
+    if node.__class__ in SIMPLE:
+        return
     for name in _BLOCKS:
         block = getattr(node, name, None)
         if block.__class__ is list:
@@ -161,7 +202,7 @@ class Parents(dict[ast.AST, ast.AST]):
 
     def _find(self, body: Sequence[ast.stmt], line: int) -> None:
         """Fill in what stands on a line."""
-        at = bisect_right([first_line(s) for s in body], line) - 1
+        at = bisect_right(body, line, key=first_line) - 1
         # Several statements can share a line, each of them after the first beginning on it.
         while at >= 0:
             statement = body[at]

@@ -10,7 +10,7 @@ import ast
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.project import Function, Module
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import of_kind, walk
 
 _ATTRIBUTES = frozenset({"requires_grad", "grad_fn", "is_cuda", "is_leaf", "mT", "ndim"})
 _COMMON = frozenset(
@@ -40,7 +40,7 @@ _ARRAY = frozenset(
 )
 
 
-_SHOWING = frozenset({ast.Call, ast.Attribute, ast.Subscript, ast.BinOp})
+_SHAPED = frozenset({"shape", "dtype", "device"})
 
 
 def proves_tensor(method: str, module: Module) -> bool:
@@ -63,33 +63,25 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
     found: set[str] = set()
     if not names:
         return frozenset()
-    nodes = [n for n in walk(function) if n.__class__ in _SHOWING]
     compared = _compared(function, names)
-    for node in nodes:
-        if isinstance(node, ast.Call):
-            found |= _from_call(node, names, module)
-            if compared and isinstance(node.func, ast.Attribute):
-                base = node.func.value
-                if isinstance(base, ast.Name) and proves_tensor(node.func.attr, module):
-                    found |= compared.get(base.id, set())
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.attr in _ATTRIBUTES and node.value.id in names:
-                found.add(node.value.id)
-        elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-            if node.value.id in names and _tensor_index(node.slice):
-                found.add(node.value.id)
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            found |= {n.id for n in (node.left, node.right) if isinstance(n, ast.Name)} & names
-    shaped = {
-        node.value.id
-        for node in nodes
-        if isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.attr in {"shape", "dtype", "device"}
-    } & names
-    if not module.uses_numpy:
-        found |= shaped
-    return frozenset(found)
+    for call in of_kind(function, ast.Call):
+        found |= _from_call(call, names, module)
+        if compared and isinstance(call.func, ast.Attribute):
+            base = call.func.value
+            if isinstance(base, ast.Name) and proves_tensor(call.func.attr, module):
+                found |= compared.get(base.id, set())
+    telling = _ATTRIBUTES if module.uses_numpy else _ATTRIBUTES | _SHAPED
+    for attribute in of_kind(function, ast.Attribute):
+        if attribute.attr in telling and isinstance(attribute.value, ast.Name):
+            found.add(attribute.value.id)
+    for item in of_kind(function, ast.Subscript):
+        if isinstance(item.value, ast.Name) and _tensor_index(item.slice):
+            found.add(item.value.id)
+    for operation in of_kind(function, ast.BinOp):
+        if isinstance(operation.op, ast.MatMult):
+            operands = (operation.left, operation.right)
+            found |= {n.id for n in operands if isinstance(n, ast.Name)}
+    return frozenset(found & names)
 
 
 def _compared(function: Function, names: set[str]) -> dict[str, set[str]]:
@@ -100,14 +92,14 @@ def _compared(function: Function, names: set[str]) -> dict[str, set[str]]:
     stores: dict[str, list[ast.expr | None]] = {}
     values: dict[ast.AST, ast.expr] = {}
     compares = False
-    for node in walk(function):
-        if node.__class__ is ast.Assign and len(node.targets) == 1:
-            values[node.targets[0]] = node.value
-            compares = compares or node.value.__class__ is ast.Compare
+    for statement in of_kind(function, ast.Assign):
+        if len(statement.targets) == 1:
+            values[statement.targets[0]] = statement.value
+            compares = compares or isinstance(statement.value, ast.Compare)
     if not compares:
         return {}
-    for node in walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+    for node in of_kind(function, ast.Name):
+        if isinstance(node.ctx, ast.Store):
             stores.setdefault(node.id, []).append(values.get(node))
     found: dict[str, set[str]] = {}
     for name, given in stores.items():

@@ -14,6 +14,11 @@ import re
 from gbfix.analysis.project import BUILTINS, FunctionInfo
 from gbfix.analysis.trees import walk
 
+_NAMING = frozenset(
+    {ast.Name, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Global}
+    | {ast.Nonlocal, ast.ExceptHandler, ast.alias}
+)
+
 
 class Names:
     """Hands out names for one function."""
@@ -38,6 +43,8 @@ def used_names(node: ast.AST) -> set[str]:
     """Every identifier that a piece of code binds or reads."""
     found: set[str] = set()
     for inner in walk(node):
+        if inner.__class__ not in _NAMING:
+            continue
         if isinstance(inner, ast.Name):
             found.add(inner.id)
         elif isinstance(inner, ast.arg):

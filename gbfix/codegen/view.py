@@ -11,6 +11,7 @@ import io
 import re
 import sys
 import tokenize
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -115,8 +116,10 @@ class View:
         body = self.module.tree.body
         around: tuple[int, int] = line, line
         while body:
-            statement = next((s for s in body if _reaches(s, line)), None)
-            if statement is None:
+            at = bisect_right(body, line, key=first_line) - 1
+            while at > 0 and _reaches(body[at - 1], line):  # the first of those that share a line
+                at -= 1
+            if at < 0 or not _reaches(statement := body[at], line):
                 return around
             around = _lines(statement)
             body = statement.body if isinstance(statement, ast.ClassDef) else []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat
@@ -64,7 +64,7 @@ class Reader:
     def __init__(self, analysis: Analysis, view: View) -> None:
         self.analysis = analysis
         self.view = view
-        self.definitions = Definitions(analysis.info.node, analysis.info.module)
+        self.definitions = definitions_of(analysis.info.node, analysis.info.module)
 
     def number(self, tensor: ast.expr) -> Number | None:
         """The number that reading a tensor of one element gives."""

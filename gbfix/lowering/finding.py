@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import definitions_of
 from gbfix.codegen.comparisons import SYMBOLS
 from gbfix.codegen.expressions import flat, operand
 from gbfix.fixes import Context
@@ -47,7 +47,7 @@ class Finder:
         self.torch = torch
         self.view = context.view
         self.parents = context.info.module.parents
-        self.definitions = Definitions(context.info.node, context.info.module)
+        self.definitions = definitions_of(context.info.node, context.info.module)
 
     def found(self, node: ast.expr) -> Found:
         """The place that is read of what `node` finds.

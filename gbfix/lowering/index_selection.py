@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
@@ -33,7 +33,7 @@ class Selection:
         self.context = context
         self.view = context.view
         self.parents = context.info.module.parents
-        self.definitions = Definitions(context.info.node, context.info.module)
+        self.definitions = definitions_of(context.info.node, context.info.module)
         self.texts: dict[ast.stmt, dict[ast.expr, str]] = {}
 
     def fix(self, node: ast.expr, tensor: ast.expr) -> Fix:

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.draws import draw
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.reads import read_tensor
@@ -64,7 +64,7 @@ class _Follower:
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
         self.parents = analysis.info.module.parents
-        self.definitions = Definitions(analysis.info.node, analysis.info.module)
+        self.definitions = definitions_of(analysis.info.node, analysis.info.module)
         self.course = Course()
 
     def start(self, read: ast.expr) -> None:

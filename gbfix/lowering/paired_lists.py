@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import Definitions, definitions_of
 from gbfix.analysis.project import Function, Module
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import of_kind
 
 _MADE = frozenset({"torch.as_tensor", "torch.tensor", "torch.LongTensor"})
 _WHOLE_DTYPES = frozenset({"long", "int64", "int32", "int"})
@@ -23,7 +23,7 @@ class PairedLists:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.calls = [node for node in walk(module.tree) if isinstance(node, ast.Call)]
+        self.calls = of_kind(module.tree, ast.Call)
 
     def function_of(self, node: ast.AST) -> Function | None:
         """The function around a node."""
@@ -37,7 +37,7 @@ class PairedLists:
         function = self.function_of(use)
         if function is None:
             return None
-        definitions = Definitions(function, self.module)
+        definitions = definitions_of(function, self.module)
         made = self._made_of(use, definitions)
         if made is not None:
             return made
@@ -153,7 +153,7 @@ class PairedLists:
                 return False
             if around is None:
                 return False
-            definitions = Definitions(around, self.module)
+            definitions = definitions_of(around, self.module)
             if self._made_of(first, definitions) == second.id:
                 made.append(call)
                 continue

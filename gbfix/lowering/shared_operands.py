@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gbfix.analysis import torch_table
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import Definitions, definitions_of
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
@@ -91,7 +91,7 @@ class _Origins:
 
     def __post_init__(self) -> None:
         info = self.analysis.info
-        self.definitions = Definitions(info.node, info.module)
+        self.definitions = definitions_of(info.node, info.module)
 
     def before(self, name: str, at: ast.stmt) -> tuple[frozenset[Key], frozenset[Key]]:
         """The objects that a name may hold before a statement, and their storages."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.definitions import Definitions
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.reads import Read, ReadKind, read_tensor
@@ -42,7 +42,7 @@ class Windows:
         self.torch = torch
         self.analysis = context.analysis
         self.parents = context.info.module.parents
-        self.definitions = Definitions(context.info.node, context.info.module)
+        self.definitions = definitions_of(context.info.node, context.info.module)
         self.ranks = Ranks(context.analysis, context.facts)
         self.slices: dict[ast.stmt, dict[ast.Subscript, ast.Slice]] = {}
         self.reads: dict[ast.expr, ast.expr] = {}

@@ -13,7 +13,7 @@ from gbfix.analysis.draws import draw
 from gbfix.analysis.modules import FunctionInfo
 from gbfix.analysis.record import Analysis
 from gbfix.analysis.sites import BreakSite
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import of_kind, walk
 from gbfix.analysis.untraced import disabled_function
 from gbfix.analysis.values import Kind
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_LOOP
@@ -135,8 +135,8 @@ def _varies(test: ast.expr, place: ast.AST, context: Context) -> bool:
     above = parents.get(place)
     while above is not None and above is not context.info.node:
         if isinstance(above, (ast.For, ast.While)):
-            bound = (n for n in walk(above) if isinstance(n, ast.Name))
-            if any(n.id in read and isinstance(n.ctx, ast.Store) for n in bound):
+            names = of_kind(above, ast.Name)
+            if any(n.id in read and isinstance(n.ctx, ast.Store) for n in names):
                 return True
         above = parents.get(above)
     return False
