@@ -42,7 +42,15 @@ from gbfix.codegen.predicates import Rendered, Renderer
 from gbfix.diagnoses import TENSOR_ASSERT, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.placement import around, compiled_block, eager_only_test, width_for
+from gbfix.lowering.guarding import guarded_runs
+from gbfix.lowering.placement import (
+    around,
+    beside_all,
+    compiled_block,
+    eager_only_test,
+    width_for,
+)
+from gbfix.lowering.read_checks import ReadChecks, read_checks
 from gbfix.lowering.validations import RAISES, SKIPS, check_not_caught, check_only_raises
 from gbfix.lowering.views import is_elif
 from gbfix.settings import CheckStyle
@@ -56,6 +64,10 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where the branch does more than raise, or its test has no tensor form.
     """
     check_not_caught(site.statement, context)
+    if isinstance(site.node, (ast.If, ast.Assert)):
+        found = read_checks(site.node, context)
+        if found is not None:
+            return _of_reads(found, context)
     if isinstance(site.node, ast.Assert):
         return _assertion(site.node, context)
     if isinstance(site.node, ast.Call) and isinstance(site.statement, ast.Expr):
@@ -80,6 +92,31 @@ def propose(site: BreakSite, context: Context) -> Fix:
     join = "" if is_elif(node, context.info.module) else "el"
     edit = compiled_block(node, body, torch, parts.guards, context, join=join)
     return Fix("check", Safety.REVIEW, RAISES, (edit,), context.needs_torch)
+
+
+def _of_reads(found: ReadChecks, context: Context) -> Fix:
+    """Checks of numbers that are read right before them, and shown by what is raised."""
+    first = found.statements[0]
+    torch = context.torch(first)
+    if context.settings.check is CheckStyle.SKIP:
+        edits = guarded_runs(found.statements, context)
+        return Fix("check", Safety.REVIEW, SKIPS, edits, context.needs_torch)
+    renderer = Renderer(context.view, context.analysis, torch, found.tensors, found.truncated)
+    lines: list[str] = []
+    for check in found.checks:
+        parts = split(check.test, context.analysis, context.facts)
+        if parts.guards:
+            raise Refused("mixed-condition", "what is checked is partly decided while tracing")
+        if isinstance(check, ast.Assert):
+            fine = renderer.render(parts.predicate)
+            message = assertion_message(check.msg, context.view, context.analysis, test=check.test)
+        else:
+            check_only_raises(check.body, context)
+            fine = renderer.negated(parts.predicate)
+            message = _message_of(check.body[-1], context)
+        lines.append(_call(fine, message, torch, width_for(context, check), context))
+    edits = beside_all(found.statements, "\n".join(lines), torch, (), context)
+    return Fix("check", Safety.REVIEW, RAISES, edits, context.needs_torch)
 
 
 def _message_of(statement: ast.stmt, context: Context) -> str:
@@ -124,10 +161,6 @@ def _assertion(node: ast.Assert, context: Context) -> Fix:
     predicate = Renderer(context.view, context.analysis, torch).render(parts.predicate)
     if context.settings.check is CheckStyle.SKIP:
         return _skip_assertion(node, torch, context)
-    if any(not g.truth for g in parts.guards):
-        raise Refused(
-            "mixed-assertion", "static and tensor operands of the assertion are alternatives"
-        )
     message = assertion_message(node.msg, context.view, context.analysis, test=node.test)
     body = _call(predicate, message, torch, width_for(context, node), context)
     edits = around(node, body, torch, parts.guards, context)
@@ -142,8 +175,6 @@ def _helper(call: ast.Call, statement: ast.Expr, context: Context) -> Fix:
     if context.settings.check is CheckStyle.SKIP:
         raise Refused("helper-kept", "a call of a checking helper is not skipped")
     parts = split(check.condition, context.analysis, context.facts)
-    if parts.guards:
-        raise Refused("mixed-condition", "the helper is given a condition that is partly static")
     renderer = Renderer(context.view, context.analysis, torch)
     fine = (
         renderer.negated(parts.predicate) if check.raises_when else renderer.render(parts.predicate)
@@ -153,7 +184,7 @@ def _helper(call: ast.Call, statement: ast.Expr, context: Context) -> Fix:
         exception = ast.Call(ast.Name(check.exception), [check.message], [])
     message = assertion_message(exception, context.view, context.analysis)
     body = _call(fine, message, torch, width_for(context, statement), context)
-    edits = around(statement, body, torch, (), context)
+    edits = around(statement, body, torch, parts.guards, context)
     return Fix("check", Safety.REVIEW, RAISES, edits, context.needs_torch)
 
 

@@ -32,13 +32,22 @@ from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
+from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling
-from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, TENSOR_BRANCH, WARNINGS_CALL
+from gbfix.diagnoses import (
+    LOGGING_CALL,
+    PRINT_CALL,
+    SCALAR_READ,
+    TENSOR_BRANCH,
+    TENSOR_TO_LIST,
+    WARNINGS_CALL,
+)
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.guarding import guarded
+from gbfix.lowering.guarding import guarded, guarded_runs
 from gbfix.lowering.output import check_arguments, only_speaks
 from gbfix.lowering.placement import eager_only_test
+from gbfix.lowering.spoken import is_left_at_once, shown_with
 from gbfix.lowering.views import block_of, is_elif
 from gbfix.settings import SideEffects
 from gbfix.source.text import Edit
@@ -49,6 +58,8 @@ _FAMILIES = {
     WARNINGS_CALL.code: "warnings",
 }
 _REASON = "nothing is printed, logged or warned in the compiled path"
+_SHOWN = "the number is only shown, and nothing is shown in the compiled path"
+_SILENT = "the function only shows values, and nothing is shown in the compiled path"
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -57,7 +68,13 @@ def propose(site: BreakSite, context: Context) -> Fix:
     Raises:
         Refused: where the call or the condition around it has effects of its own.
     """
+    if is_left_at_once(context):
+        return _leave(context)
     statement = site.statement
+    if site.read is not None:
+        _check_dropped(context)
+        edits = guarded_runs(shown_with(site, context), context)
+        return Fix("guard", Safety.REVIEW, _SHOWN, edits, context.needs_torch)
     family = _FAMILIES.get(site.diagnosis.code)
     if family is not None and context.settings.effects_of(family) is not SideEffects.DROP:
         raise Refused("not-dropped", "the side effects of this family are not to be dropped")
@@ -74,6 +91,27 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if around is not None:
         return _guard_if(around, context)
     return _guard_run(_neighbours(statement, context), context)
+
+
+def _check_dropped(context: Context) -> None:
+    policies = {context.settings.effects_of(family) for family in _FAMILIES.values()}
+    if policies != {SideEffects.DROP}:
+        raise Refused("not-dropped", "the side effects of this family are not to be dropped")
+
+
+def _leave(context: Context) -> Fix:
+    """Leave a function that only speaks before it reads anything."""
+    _check_dropped(context)
+    view, node = context.view, context.info.node
+    body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+    first = body[0]
+    if not view.starts_line(first):
+        raise Refused("shared-line", "the statement shares its line with another")
+    torch = context.torch(first)
+    at = view.line_start(view.start(first))
+    text = f"if {compiling(torch)}:\n{context.unit}return\n"
+    edit = Edit(at, at, layout.indent(text, view.indent(first)))
+    return Fix("guard", Safety.REVIEW, _SILENT, (edit,), context.needs_torch)
 
 
 def _only_speaks(node: ast.If, context: Context) -> bool:
@@ -216,7 +254,14 @@ def _guard_inline(statement: ast.stmt, context: Context) -> Fix:
 
 TRANSFORM = Transform(
     name="guard",
-    codes=(PRINT_CALL.code, LOGGING_CALL.code, WARNINGS_CALL.code, TENSOR_BRANCH.code),
+    codes=(
+        PRINT_CALL.code,
+        LOGGING_CALL.code,
+        WARNINGS_CALL.code,
+        TENSOR_BRANCH.code,
+        SCALAR_READ.code,
+        TENSOR_TO_LIST.code,
+    ),
     summary="skip output while compiling",
     doc=__doc__ or "",
     propose=propose,

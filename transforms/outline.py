@@ -77,7 +77,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     given, results = _interface(statements, context)
     _check_crossing(statements, given, results, context)
     edits = _edits(statements, given, results, context)
-    return Fix("outline", Safety.REVIEW, reason, edits, context.needs_torch)
+    return Fix("outline", Safety.REVIEW, reason, edits, context.needs_torch, last=True)
 
 
 def _part(site: BreakSite, context: Context) -> tuple[list[ast.stmt], str]:

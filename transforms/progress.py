@@ -125,6 +125,10 @@ def _uses(statement: ast.Assign, call: ast.Call, context: Context) -> list[ast.s
         if not isinstance(node, ast.Name) or node.id != target.id or node is target:
             continue
         parent = parents[node]
+        if isinstance(node.ctx, ast.Store) and isinstance(parent, ast.Assign):
+            continue  # `steps = range(n)` where no bar is wanted
+        if node in call.args or any(k.value is node for k in call.keywords):
+            continue
         if isinstance(parent, (ast.For, ast.AsyncFor)) and parent.iter is node:
             continue
         if isinstance(parent, ast.Call) and node in parent.args and _is_enumerate(parent):

@@ -64,6 +64,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.files import writing_block
 from gbfix.lowering.guarding import guarded_runs
+from gbfix.lowering.managers import MANAGER_METHODS, measuring_statements
 from gbfix.lowering.reporting import reporting_slice
 from gbfix.lowering.views import block_of
 from gbfix.python_diagnoses import (
@@ -81,6 +82,7 @@ _REASONS = {
     DEBUGGER.code: "the debugger is not started in the compiled path",
     FILE_ACCESS.code: "nothing is written in the compiled path",
 }
+_OPENS = frozenset({"builtins.open", "io.open"})
 _READS = frozenset({"torch.load", "numpy.load", "numpy.loadtxt", "pickle.load", "json.load"})
 
 
@@ -97,8 +99,15 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused("value-used", "what is read from the file is needed; read it outside")
     if isinstance(statement, (ast.For, ast.AsyncFor)):
         raise NotApplicable("iterated", "the value is iterated over")
+    block = context.info.module.parents[statement]
+    if site.diagnosis is FILE_ACCESS and isinstance(block, (ast.With, ast.AsyncWith)):
+        opened = block.items[0].context_expr
+        if isinstance(opened, ast.Call) and called(opened, context.analysis) in _OPENS:
+            call, statement = opened, block  # what is left would still open the file
     if isinstance(statement, (ast.With, ast.AsyncWith)):
         statements: list[ast.stmt] = [writing_block(statement, call, context)]
+    elif context.info.node.name in MANAGER_METHODS:
+        statements = measuring_statements(context)
     else:
         statements = _with_neighbours(reporting_slice(statement, call, context), context)
     edits = guarded_runs(statements, context)

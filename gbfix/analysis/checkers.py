@@ -8,10 +8,12 @@ functions, nothing of how they are treated.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.modules import last_name
 from gbfix.analysis.project import FunctionInfo
 
 
@@ -40,7 +42,7 @@ def checker_call(call: ast.Call, analysis: Analysis, facts: Facts) -> Checker | 
     info = facts.project.function_info(value.reference)
     if info is None or any(isinstance(a, ast.Starred) for a in call.args):
         return None
-    tested = _tested(info)
+    tested = _tested(info, call)
     if tested is None:
         return None
     name, raises_when, exception = tested
@@ -55,6 +57,8 @@ def checker_call(call: ast.Call, analysis: Analysis, facts: Facts) -> Checker | 
             message = exception.args[0]
             if isinstance(message, ast.Name):
                 message = _argument(message.id, info, call)
+            elif isinstance(message, ast.JoinedStr) and (name_shown := _only_shows(message)):
+                message = _argument(name_shown, info, call)
             elif isinstance(message, ast.Constant):
                 message = ast.Constant(message.value)  # without a place: it is another file's
             else:
@@ -64,26 +68,112 @@ def checker_call(call: ast.Call, analysis: Analysis, facts: Facts) -> Checker | 
     return Checker(condition, raises_when, message, label)
 
 
-def _tested(info: FunctionInfo) -> tuple[str, bool, ast.expr | None] | None:
+def _tested(info: FunctionInfo, call: ast.Call) -> tuple[str, bool, ast.expr | None] | None:
     """The tested parameter, the truth that raises, and the exception of a checking helper."""
-    body = [
-        s
-        for s in info.node.body
-        if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))
-    ]
-    if not body or not isinstance(body[0], ast.If) or body[0].orelse:
-        return None
-    test, raising = body[0].test, body[0].body
-    if len(raising) != 1 or not isinstance(raising[0], ast.Raise):
-        return None
-    if any(not isinstance(s, (ast.Return, ast.Pass)) for s in body[1:]):
-        return None
-    truth = True
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, truth = test.operand, not truth
-    if not isinstance(test, ast.Name):
-        return None
-    return test.id, truth, raising[0].exc
+    arguments = info.node.args
+    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+    given = {name: _argument(name, info, call) or _default(name, info) for name in names}
+    known = {n: bool(v.value) for n, v in given.items() if isinstance(v, ast.Constant)}
+    for name in names:
+        if name in known:
+            continue
+        try:
+            ends = {truth: _end(info.node.body, {**known, name: truth}) for truth in (True, False)}
+        except _Unknown:
+            continue
+        raising = [truth for truth, end in ends.items() if isinstance(end, ast.Raise)]
+        if len(raising) == 1:
+            end = ends[raising[0]]
+            assert isinstance(end, ast.Raise)
+            return name, raising[0], end.exc
+    return None
+
+
+def _only_shows(text: ast.JoinedStr) -> str | None:
+    """The name that a text such as `f"{msg}"` consists of."""
+    part = text.values[0] if len(text.values) == 1 else None
+    if isinstance(part, ast.FormattedValue) and isinstance(part.value, ast.Name):
+        return part.value.id
+    return None
+
+
+class _Unknown(Exception):
+    """A helper does something else than to test, to word a message and to raise."""
+
+
+def _end(body: Sequence[ast.stmt], known: dict[str, bool]) -> ast.Raise | ast.Return | None:
+    """How a block ends where the truth of some names is known; None where it goes on.
+
+    Raises:
+        _Unknown: for anything that the truth of these names does not settle.
+    """
+    for statement in body:
+        if isinstance(statement, (ast.Raise, ast.Return)):
+            if isinstance(statement, ast.Return) and not _is_plain(statement.value):
+                raise _Unknown
+            return statement
+        if isinstance(statement, ast.If):
+            truth = _truth(statement.test, known)
+            if truth is None:
+                for inner in [*statement.body, *statement.orelse]:
+                    _word(inner, known)
+                continue
+            end = _end(statement.body if truth else statement.orelse, known)
+            if end is not None:
+                return end
+        elif isinstance(statement, ast.Assert):
+            truth = _truth(statement.test, known)
+            if truth is None:
+                raise _Unknown
+            if not truth:
+                said = [statement.msg] if statement.msg is not None else []
+                return ast.Raise(ast.Call(ast.Name("AssertionError"), said, []), None)
+        else:
+            _word(statement, known)
+    return None
+
+
+def _truth(test: ast.expr, known: Mapping[str, bool]) -> bool | None:
+    if isinstance(test, ast.Name):
+        return known.get(test.id)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        truth = _truth(test.operand, known)
+        return None if truth is None else not truth
+    return None
+
+
+def _word(statement: ast.stmt, known: dict[str, bool]) -> None:
+    """A statement that only words a message, or is none at all; what it binds is no longer known.
+
+    Raises:
+        _Unknown: for any other.
+    """
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            if not isinstance(target, ast.Name):
+                raise _Unknown
+            known.pop(target.id, None)
+        return
+    is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    if not is_text and not isinstance(statement, ast.Pass):
+        raise _Unknown
+
+
+def _is_plain(value: ast.expr | None) -> bool:
+    return value is None or isinstance(value, (ast.Constant, ast.Name))
+
+
+def _default(name: str, info: FunctionInfo) -> ast.expr | None:
+    arguments = info.node.args
+    ordered = [*arguments.posonlyargs, *arguments.args]
+    with_default = ordered[len(ordered) - len(arguments.defaults) :]
+    for one, value in zip(with_default, arguments.defaults, strict=True):
+        if one.arg == name:
+            return value
+    for one, chosen in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        if one.arg == name:
+            return chosen
+    return None
 
 
 def _argument(name: str, info: FunctionInfo, call: ast.Call) -> ast.expr | None:
@@ -91,7 +181,8 @@ def _argument(name: str, info: FunctionInfo, call: ast.Call) -> ast.expr | None:
         if keyword.arg == name:
             return keyword.value
     names = [a.arg for a in [*info.node.args.posonlyargs, *info.node.args.args]]
-    if info.owner is not None and isinstance(call.func, ast.Attribute):
+    static = any(last_name(d) == "staticmethod" for d in info.node.decorator_list)
+    if info.owner is not None and isinstance(call.func, ast.Attribute) and not static:
         names = names[1:]
     if name in names and names.index(name) < len(call.args):
         return call.args[names.index(name)]

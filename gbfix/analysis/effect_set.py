@@ -29,6 +29,13 @@ PURE_TORCH = frozenset(
         "torch.get_default_dtype",
         "torch.broadcast_shapes",
     }
+    | {
+        "os.environ.get",
+        "os.getenv",
+        "torch.distributed.get_rank",
+        "torch.distributed.get_world_size",
+    }
+    | {"torch.distributed.is_initialized", "torch.distributed.is_available"}
 )
 # Raise on some data, so they may not run where the original would not have run them.
 PARTIAL = frozenset(

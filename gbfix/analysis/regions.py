@@ -108,6 +108,13 @@ def _passed_on(names: Iterable[str], module: Module) -> list[int]:
     return sorted(found)
 
 
+def _managers(analysis: Analysis) -> Iterator[ast.expr]:
+    """What the `with` statements of a function enter."""
+    for statement in analysis.before:
+        if isinstance(statement, ast.With):
+            yield from (item.context_expr for item in statement.items)
+
+
 def _is_local(node: ast.Name, module: Module) -> bool:
     """Whether a function around a name binds it, as far as can be told without an analysis."""
     if not all(isinstance(bound, str) for bound in module.bindings.get(node.id, (node,))):
@@ -441,6 +448,11 @@ class Regions:
                     if project.class_info(value.reference) is None:
                         yield from self._callees(value)
                         yield from self._overriding(node, analysis)
+        for manager in _managers(analysis):
+            made = values.get(manager)
+            cls = project.class_info(made.reference) if made is not None else None
+            if cls is not None and made is not None and made.kinds & Kind.OBJECT:
+                yield from self._methods(cls, ("__enter__", "__exit__"))
         for call in calls:
             function = values.get(call.func)
             if function is None or (function.reference is None and function.item is None):

@@ -8,6 +8,7 @@ of any other dtype with `torch.logical_and` and its kin. A Python number read fr
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import (
@@ -75,12 +76,25 @@ def compares_alike(node: ast.expr, analysis: Analysis) -> bool:
 
 
 class Renderer:
-    """Renders predicates of one analyzed function; `torch` is the module's name for torch."""
+    """Renders predicates of one analyzed function; `torch` is the module's name for torch.
 
-    def __init__(self, view: View, analysis: Analysis, torch: str) -> None:
+    `held` tells, for names that hold numbers, the tensors that they were read from, and `truncated`
+    which of the numbers were made whole.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        analysis: Analysis,
+        torch: str,
+        held: Mapping[str, ast.expr] | None = None,
+        truncated: Collection[str] = (),
+    ) -> None:
         self.view = view
         self.analysis = analysis
         self.torch = torch
+        self.held = held or {}
+        self.truncated = truncated
 
     def render(self, predicate: Predicate) -> Rendered:
         """The predicate as a tensor expression.
@@ -257,6 +271,8 @@ class Renderer:
 
     def _read(self, node: ast.expr) -> ast.expr | None:
         """The tensor of `t.item()`, `bool(t)`, or `float(t)`; None for anything else."""
+        if isinstance(node, ast.Name):
+            return self.held.get(node.id)
         if not isinstance(node, ast.Call) or node.keywords:
             return None
         inner: ast.expr | None = None
@@ -298,5 +314,7 @@ class Renderer:
         value = self.analysis.values[inner]
         if not value.zero_dim:
             text = f"{text}.reshape(())"
+        if isinstance(node, ast.Name) and node.id in self.truncated:
+            text = f"{text}.trunc()"
         # A Python float is a double: compared as such, the threshold is not rounded.
         return f"{text}.double()" if wide else text

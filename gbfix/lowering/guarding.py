@@ -28,9 +28,30 @@ def guarded(statements: Sequence[ast.stmt], torch: str, context: Context) -> tup
         raise Refused("shared-line", "the statement shares its line with another")
     indent = view.indent(first)
     start = view.line_start(view.start(first))
+    edits = list(view.indent_lines(start, view.end(last), context.unit))
+    block = block_of(first, context.info.module)
+    above = block[max(block.index(first) - 1, 0)]
+    if above.end_lineno == first.lineno - 1 and _is_guard(above, torch, context):
+        return merged(edits)
     head = layout.indent(f"if not {compiling(torch)}:\n", indent)
-    edits = [Edit(start, start, head), *view.indent_lines(start, view.end(last), context.unit)]
-    return merged(edits)
+    below = block[min(block.index(last) + 1, len(block) - 1)]
+    if last.end_lineno == below.lineno - 1 and _is_guard(below, torch, context):
+        line = view.line_start(view.start(below))
+        edits.append(Edit(line, view.next_line(line), ""))
+    return merged([Edit(start, start, head), *edits])
+
+
+def _is_guard(statement: ast.stmt, torch: str, context: Context) -> bool:
+    """Whether a statement is a guard that more lines can go under."""
+    if not isinstance(statement, ast.If) or statement.orelse:
+        return False
+    view, body = context.view, statement.body
+    header = view.source.line_text(statement.lineno).strip()
+    return (
+        header == f"if not {compiling(torch)}:"
+        and body[0].lineno == statement.lineno + 1
+        and view.indent(body[0]) == view.indent(statement) + context.unit
+    )
 
 
 def guarded_runs(statements: Iterable[ast.stmt], context: Context) -> tuple[Edit, ...]:

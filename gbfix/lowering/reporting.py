@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gbfix.analysis.conditions import Refused
+from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
 from gbfix.analysis.expressions import dotted
 from gbfix.analysis.logs import is_log_call
@@ -36,11 +36,28 @@ def reporting_slice(start: ast.stmt, call: ast.expr, context: Context) -> list[a
     return search.statements
 
 
+def shown_slice(start: ast.Assign, context: Context) -> list[ast.stmt]:
+    """The statements that can be skipped together with `start` because what it binds is only shown.
+
+    Raises:
+        NotApplicable: if a value is needed for more than output.
+    """
+    search = _Search(context, None)
+    try:
+        search.take(start)
+    except Refused as error:
+        raise NotApplicable("not-only-output", error.sentence) from None
+    return search.statements
+
+
 class _Search:
-    def __init__(self, context: Context, call: ast.expr) -> None:
+    """Follows names; without a call, values of any computation, which may only be shown."""
+
+    def __init__(self, context: Context, call: ast.expr | None) -> None:
         self.context = context
         self.call = call
         self.names: set[str] = set()
+        self.kept_in: set[str] = set()
         self.statements: list[ast.stmt] = []
 
     def take(self, statement: ast.stmt) -> None:
@@ -58,16 +75,26 @@ class _Search:
     def _assignment(self, statement: ast.Assign | ast.AugAssign | ast.AnnAssign) -> None:
         if statement.value is None:
             raise Refused("value-used", "the value is declared and not read")
-        self._only_reports(statement.value)
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        kept = [t.value for t in targets if isinstance(t, ast.Subscript)]
+        self.kept_in |= {ast.unparse(t) for t in kept if self.call is not None}
+        self._only_reports(statement.value)
         for target in targets:
             if isinstance(target, ast.Name):
                 self._follow(target.id)
+            elif self.call is None:
+                for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+                    if not isinstance(part, ast.Name):
+                        raise Refused("value-used", "the value is kept")
+                    self._follow(part.id)
             elif isinstance(target, ast.Attribute):
                 self._record(target.attr)
             elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Attribute):
                 self._only_reports(target.slice)
                 self._record(target.value.attr)
+            elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                self._only_reports(target.slice)
+                self._record_global(target.value)
             else:
                 raise Refused("value-used", "the value is kept where it is not followed")
 
@@ -82,7 +109,7 @@ class _Search:
         if is_log_call(node, analysis, facts):
             self._arguments(node)
             return
-        if isinstance(node.func, ast.Attribute):
+        if isinstance(node.func, ast.Attribute) and self.call is not None:
             owner = node.func.value
             if isinstance(owner, ast.Name) and owner.id in self.names:
                 self._arguments(node)
@@ -113,10 +140,14 @@ class _Search:
         found = effects([node], self.context.analysis, self.context.facts)
         if found.mutated or found.attributes or found.random or found.stateful or found.control:
             raise Refused("does-more", "the statement does more than report")
+        if self.call is None and found.unknown:
+            raise Refused("does-more", f"`{found.unknown[0]}` is called in the statement")
         for inner in walk_scope(node):
             if isinstance(inner, (ast.NamedExpr, ast.Lambda, ast.Yield, ast.Await)):
                 raise Refused("does-more", "the statement does more than report")
-            if not isinstance(inner, ast.Call) or inner is self.call or self._known(inner):
+            if not isinstance(inner, ast.Call) or self.call is None:
+                continue
+            if inner is self.call or self._known(inner):
                 continue
             raise Refused("does-more", f"`{ast.unparse(inner.func)}` is called in the statement")
 
@@ -127,6 +158,9 @@ class _Search:
                 return True
         if isinstance(node.func, ast.Name) and node.func.id in _HARMLESS:
             return True
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            if ast.unparse(node.func.value) in self.kept_in:
+                return True  # `times[name] = times.get(name, 0.0) + seconds`
         owner = dotted(node.func)
         return owner is not None and owner.split(".")[0] in self.names
 
@@ -182,6 +216,8 @@ class _Search:
             for node in walk(info.node):
                 if isinstance(node, ast.Name) and node.id == name:
                     parent = module.parents[node]
+                    if self._skipped(node, module.parents):
+                        continue
                     if not (isinstance(parent, ast.Attribute) and parent.attr in _RECORDS):
                         raise Refused("value-used", f"`{name}` is read by compiled code")
 

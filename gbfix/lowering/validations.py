@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.effects import effects
+from gbfix.analysis.facts import Facts
+from gbfix.analysis.modules import FunctionInfo, Module
 from gbfix.fixes import Context
 
 RAISES = "a failing check raises RuntimeError instead of the original exception when compiled"
@@ -31,15 +33,58 @@ def check_only_raises(body: Sequence[ast.stmt], context: Context) -> None:
 
 
 def check_not_caught(node: ast.stmt, context: Context) -> None:
-    """A check inside the graph raises where nothing in the function can catch it.
+    """A check inside the graph raises where nothing in the code can catch it.
 
     Raises:
-        Refused: if the function would catch it.
+        Refused: if the function, or one that calls it, would catch it.
     """
-    parents = context.info.module.parents
-    current: ast.AST = node
-    while current is not context.info.node:
-        parent = parents[current]
+    if _is_tried(node, context.info.node, context.info.module):
+        raise Refused("caught-exception", "the exception is caught in the same function")
+    catching = _catching_caller(context.info, context.facts, set())
+    if catching is not None:
+        raise Refused("caught-exception", f"the exception is caught in `{catching}`")
+
+
+def _is_tried(node: ast.AST, function: ast.AST, module: Module) -> bool:
+    """Whether a node stands where its function catches what it raises."""
+    current = node
+    while current is not function and current in module.parents:
+        parent = module.parents[current]
         if isinstance(parent, ast.Try) and current in parent.body and parent.handlers:
-            raise Refused("caught-exception", "the exception is caught in the same function")
+            return True
+        if isinstance(parent, ast.With) and current in parent.body:
+            if any("suppress" in ast.unparse(item.context_expr) for item in parent.items):
+                return True
         current = parent
+    return False
+
+
+def _catching_caller(info: FunctionInfo, facts: Facts, seen: set[ast.AST]) -> str | None:
+    """The name of a function under `torch.compile` that may catch what a function raises."""
+    if info.node in seen:
+        return None
+    seen.add(info.node)
+    name = info.node.name
+    if info.owner is not None and name in {"__init__", "__post_init__", "forward", "__call__"}:
+        name = info.owner.node.name
+    for module in facts.project.naming(name):
+        for node in module.naming(name):
+            call = module.parents.get(node)
+            if not isinstance(call, ast.Call) or call.func is not node:
+                continue
+            function = _function_of(call, module)
+            if function not in facts.region:
+                continue
+            if _is_tried(call, function, module):
+                return getattr(function, "name", name)
+            caller = module.function_of.get(function)
+            found = _catching_caller(caller, facts, seen) if caller is not None else None
+            if found is not None:
+                return found
+    return None
+
+
+def _function_of(node: ast.AST, module: Module) -> ast.AST:
+    while not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node in module.parents:
+        node = module.parents[node]
+    return node

@@ -20,17 +20,20 @@ from gbfix.diagnoses import LOOP_EXIT, TENSOR_LOOP
 from gbfix.fixes import Context
 from gbfix.lowering.stages.choosing import calls_drawn
 from gbfix.lowering.stages.parts import Divided
-from gbfix.python_diagnoses import RANDOM_CALL, SPARSE_TENSOR
+from gbfix.python_diagnoses import AUTOGRAD_CALL, RANDOM_CALL, SPARSE_TENSOR
 
 _KINDS = frozenset({LOOP_EXIT, TENSOR_LOOP, SPARSE_TENSOR, RANDOM_CALL})
+_GRADIENTS = frozenset({"backward", "grad"})
 _LEAST_OPERATIONS = 2
 
 
 def is_of_kind(site: BreakSite, context: Context) -> bool:
-    """Whether a site is of a kind that no graph holds: data end a loop, or Python draws a number."""
+    """Whether a site is of a kind that no graph holds: data end a loop, or Python is asked."""
     if site.diagnosis in _KINDS or calls_drawn(site, context):
         return True
     node = site.node
+    if site.diagnosis is AUTOGRAD_CALL and isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr in _GRADIENTS
     return (
         isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return) and _loops(site, context)
     )
