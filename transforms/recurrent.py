@@ -53,9 +53,9 @@ After:
                 out, _ = self.rnn(x)
             return self.head(out)
 
-Sizes that are no plain numbers are read from the parameters. Refused where the layer is made with other
-arguments that are not plain, is replaced later, is given a
-packed sequence, or where its result is not taken apart at once. Hooks of the layer do not run when
+Sizes that are no plain numbers are read from the parameters, and dropout and directions are kept where
+the layer is made. Refused where the layer is made with other arguments that are not plain, is replaced
+later, is given a packed sequence, or where its result is not taken apart at once. Hooks of the layer do not run when
 compiled, and its dropout follows the module around it.
 """
 
@@ -91,6 +91,8 @@ _DEFAULTS: dict[str, object] = {
 
 # What the parameters tell, where it is no plain number.
 _READ_BACK = frozenset({"input_size", "hidden_size", "num_layers"})
+# What the layer itself tells where it is made; that it cannot be asked later is what breaks.
+_STORED = ("dropout", "bidirectional", "batch_first")
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     target, after = _results(statement, call, layer, context)
     kept = f"{name}_parameters"
     text = _call(
-        torch, layer, given, f"self.{kept}", target, width_for(context, statement), context
+        torch, layer, given, f"self.{name}", target, width_for(context, statement), context
     )
     body = "\n".join([text, *after])
     tests = [compiling(torch), f"{given[0]}.dim() == 3"]
@@ -150,10 +152,13 @@ def propose(site: BreakSite, context: Context) -> Fix:
             raise Refused("unknown-input", "the call stands on several lines")
         edits.append(Edit(view.start(computed), view.end(computed), given[0]))
     edits = _first_merged(edits)
-    if kept not in context.facts.writes(owner):
-        at = view.line_end(view.end(layer.made))
-        line = f"\n{view.indent(layer.made)}self.{kept} = self.{name}._parameters"
-        edits.insert(0, Edit(at, at, line))
+    stored = {kept: "_parameters"}
+    stored |= {f"{name}_{option}": option for option in _STORED if layer[option] is None}
+    missing = {k: v for k, v in stored.items() if k not in context.facts.writes(owner)}
+    if missing:
+        at, inner = view.line_end(view.end(layer.made)), view.indent(layer.made)
+        lines = (f"\n{inner}self.{k} = self.{name}.{v}" for k, v in missing.items())
+        edits.insert(0, Edit(at, at, "".join(lines)))
     return Fix("recurrent", Safety.REVIEW, _REASON, tuple(edits), context.needs_torch)
 
 
@@ -196,7 +201,7 @@ def _layer(name: str, owner: ClassInfo, context: Context) -> _Layer:
     for option, given in pairs:
         if option in {"device", "dtype"}:
             continue
-        if not isinstance(given, ast.Constant) and option in _READ_BACK:
+        if not isinstance(given, ast.Constant) and option in {*_READ_BACK, *_STORED}:
             options[option] = None
             continue
         if not isinstance(given, ast.Constant) or option == "**":
@@ -267,24 +272,30 @@ def _call(
     torch: str,
     layer: _Layer,
     given: tuple[str, str | None],
-    parameters: str,
+    name: str,
     target: str,
     width: int,
     context: Context,
 ) -> str:
     x, state = given
-    directions = 2 if layer["bidirectional"] else 1
+    parameters = f"{name}_parameters"
+    told = {o: f"{name}_{o}" if layer[o] is None else str(layer[o]) for o in _STORED}
+    both = f"(2 if {told['bidirectional']} else 1)"
+    directions = None if layer["bidirectional"] is None else 2 if layer["bidirectional"] else 1
     each = 4 if layer["bias"] else 2
     if layer["num_layers"] is None:
-        layers = f"len({parameters}) // {each * directions}"
+        layers = f"len({parameters}) // {each * (directions or 1)}"
+        layers = layers if directions else f"{layers} // {both}"
         count = f"len({parameters}) // {each}"
     else:
         layers = str(layer["num_layers"])
-        count = str(int(layers) * directions)
+        count = str(int(layers) * directions) if directions else f"{layers} * {both}"
     hidden = layer["hidden_size"]
     if hidden is None:
         hidden = f'{parameters}["weight_hh_l0"].shape[1]'
     batch = f"{x}.shape[{0 if layer['batch_first'] else 1}]"
+    if layer["batch_first"] is None:
+        batch = f"{x}.shape[0 if {told['batch_first']} else 1]"
     lines: list[str] = []
     if state is None:
         sizes = [count, batch, str(hidden)]
@@ -300,10 +311,10 @@ def _call(
         f"[*{parameters}.values()]",
         str(bool(layer["bias"])),
         layers,
-        str(float(str(layer["dropout"]))),
+        f"float({told['dropout']})" if layer["dropout"] is None else str(float(told["dropout"])),
         "self.training",
-        str(bool(layer["bidirectional"])),
-        str(bool(layer["batch_first"])),
+        told["bidirectional"] if directions is None else str(directions == 2),
+        told["batch_first"] if layer["batch_first"] is None else str(bool(layer["batch_first"])),
     ]
     head = f"{target} = {torch}.{layer.function}"
     return "\n".join([*lines, layout.call(head, arguments, width=width, unit=context.unit)])

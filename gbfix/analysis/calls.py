@@ -194,7 +194,12 @@ def layer_result(reference: str, arguments: Sequence[Value]) -> Value | None:
         return None
     if layer.returns != "tensor":
         # Attention and recurrent layers with the batch first turn their result.
-        return sequence([replace(tensor(unshared=True), turned=True), UNKNOWN])
+        state = UNKNOWN
+        if reference.endswith((".GRU", ".RNN")):
+            state = tensor(unshared=True)
+        elif reference.endswith(".LSTM"):
+            state = sequence([tensor(unshared=True), tensor(unshared=True)])
+        return sequence([replace(tensor(unshared=True), turned=True), state])
     floating = not reference.endswith((".Identity", ".Flatten", ".Unflatten", ".Sequential"))
     return tensor(floating=floating, unshared=layer.fresh)
 

@@ -64,7 +64,11 @@ _NAMES: tuple[tuple[Diagnosis, str], ...] = (
         """tqdm:tqdm,trange tqdm.auto:tqdm,trange tqdm.notebook:tqdm,trange tqdm.std:tqdm,trange
         tqdm.rich:tqdm,trange rich.progress.track""",
     ),
-    (HOUSEKEEPING, "gc:collect,enable,disable,freeze,unfreeze time.sleep"),
+    (
+        HOUSEKEEPING,
+        """gc:collect,enable,disable,freeze,unfreeze time.sleep
+        warnings:simplefilter,filterwarnings,resetwarnings""",
+    ),
     (DEBUGGER, "builtins.breakpoint pdb.set_trace ipdb.set_trace IPython.embed"),
     (
         FILE_ACCESS,

@@ -17,7 +17,7 @@ from gbfix.analysis.untraced import called, disabled_function
 from gbfix.fixes import Context
 from gbfix.lowering.sparse import sparse_values
 from gbfix.lowering.stages.staying import Staying
-from gbfix.python_diagnoses import AUTOGRAD_CALL, DISABLED_FUNCTION, RANDOM_CALL
+from gbfix.python_diagnoses import AUTOGRAD_CALL, DISABLED_FUNCTION, RANDOM_CALL, RECURRENT_LAYER
 
 # Draws that give no number, or fill what they are given.
 _NO_NUMBERS = frozenset(
@@ -33,7 +33,7 @@ def left_to_python(sites: Sequence[BreakSite], context: Context) -> Staying:
     if drawing:
         nodes = walk(context.info.node)
         drawing += [n for n in nodes if draw(n, context.analysis) and n not in drawing]
-    leaves = _leaves(sites, context)
+    leaves = [*_leaves(sites, context), *_packing(sites, context)]
     broken = dict.fromkeys([*(s.node for s in sites), *drawing, *leaves])
     kept = sparse | _kept(sites, context)
     return Staying(context, tuple(broken), tuple(drawing), kept, made_sparse)
@@ -49,6 +49,18 @@ def _leaves(sites: Sequence[BreakSite], context: Context) -> list[ast.Call]:
         if isinstance(n, ast.Call)
         and isinstance(n.func, ast.Attribute)
         and n.func.attr == "requires_grad_"
+    ]
+
+
+def _packing(sites: Sequence[BreakSite], context: Context) -> list[ast.Call]:
+    """Calls that pack sequences for a recurrent layer, or unpack what it gives."""
+    if not any(s.diagnosis is RECURRENT_LAYER for s in sites):
+        return []
+    return [
+        n
+        for n in walk(context.info.node)
+        if isinstance(n, ast.Call)
+        and (called(n, context.analysis) or "").startswith("torch.nn.utils.rnn.")
     ]
 
 

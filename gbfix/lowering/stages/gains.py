@@ -20,9 +20,14 @@ from gbfix.diagnoses import LOOP_EXIT, TENSOR_LOOP
 from gbfix.fixes import Context
 from gbfix.lowering.stages.choosing import calls_drawn
 from gbfix.lowering.stages.parts import Divided
-from gbfix.python_diagnoses import AUTOGRAD_CALL, RANDOM_CALL, SPARSE_TENSOR
+from gbfix.python_diagnoses import (
+    AUTOGRAD_CALL,
+    RANDOM_CALL,
+    RECURRENT_LAYER,
+    SPARSE_TENSOR,
+)
 
-_KINDS = frozenset({LOOP_EXIT, TENSOR_LOOP, SPARSE_TENSOR, RANDOM_CALL})
+_KINDS = frozenset({LOOP_EXIT, TENSOR_LOOP, SPARSE_TENSOR, RANDOM_CALL, RECURRENT_LAYER})
 _GRADIENTS = frozenset({"backward", "grad"})
 _LEAST_OPERATIONS = 2
 
