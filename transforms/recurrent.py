@@ -55,8 +55,8 @@ After:
 
 Sizes that are no plain numbers are read from the parameters, and dropout and directions are kept where
 the layer is made. Refused where the layer is made with other arguments that are not plain, is replaced
-later, is given a packed sequence, or where its result is not taken apart at once. Hooks of the layer do not run when
-compiled, and its dropout follows the module around it.
+later, is given a packed sequence, or where its result is not taken apart at once. Hooks of the layer
+do not run when compiled, and its dropout follows the module around it.
 """
 
 from __future__ import annotations
