@@ -113,6 +113,7 @@ class Fix:
             decides.
         whole: whether it treats the sites that its edits enclose as well.
         last: it waits until nothing else of its function is to be fixed.
+        sometimes: it only helps in calls that record no gradients.
     """
 
     transform: str
@@ -125,6 +126,7 @@ class Fix:
     asking: bool = False
     whole: bool = False
     last: bool = False
+    sometimes: bool = False
 
     @property
     def offer(self) -> FixOffer:

@@ -85,8 +85,15 @@ def consider(
         outcome.fixes.append(fix)
     # An assumption that cannot be proven comes late, and last what leaves a break behind.
     lessening = {t.name for t in transforms if t.lessens}
+    # A division helps always, what stands in the graph without gradients only then.
+    divides = any(f.sometimes for f in outcome.fixes)
     outcome.fixes.sort(
-        key=lambda f: (f.transform in lessening, f.safety is Safety.UNSAFE, f.setting is not None)
+        key=lambda f: (
+            f.transform in lessening and not (divides and f.last),
+            f.safety is Safety.UNSAFE,
+            f.sometimes,
+            f.setting is not None,
+        )
     )
     if not outcome.fixes and not outcome.refusals:
         outcome.refusals.append(

@@ -37,7 +37,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from gbfix.analysis.conditions import NotApplicable, Refused, leaves
+from gbfix.analysis.conditions import Guard, NotApplicable, Refused, leaves
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.draws import draw, is_computed_with
 from gbfix.analysis.effects import effects
@@ -70,7 +70,10 @@ def propose(site: BreakSite, context: Context) -> Fix:
         course = follow(_number(site, context), context.analysis)
     if not course.meetings and not course.tests:
         raise Refused("scalar-unused", "the number does not meet a tensor")
-    if course.computed:
+    guards: tuple[Guard, ...] = ()
+    if choice is not None and isinstance(site.node, ast.If) and course.computed:
+        guards = _asked_of_partners(course, site.node, context)
+    elif course.computed:
         _check_partners(course, context.analysis)
     _check_branches(course, context)
     same = choice is None and all(_same_dtype(m, course, context) for m in course.meetings)
@@ -78,7 +81,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     writer = CourseWriter(course, context, exact=exact)
     edits = writer.edits()
     if choice is not None and isinstance(site.node, ast.If):
-        edits = (_compiled_choice(site.node, choice, course, context), *edits)
+        edits = (_compiled_choice(site.node, choice, course, guards, context), *edits)
     if course.tests and course.rounded:
         return Fix(
             "drop-read",
@@ -152,11 +155,44 @@ def _check_branches(course: Course, context: Context) -> None:
             )
 
 
-def _compiled_choice(node: ast.If, choice: BranchChoice, course: Course, context: Context) -> Edit:
+def _compiled_choice(
+    node: ast.If,
+    choice: BranchChoice,
+    course: Course,
+    guards: tuple[Guard, ...],
+    context: Context,
+) -> Edit:
     """The choice as a tensor, before the `if` that makes it as a number."""
     torch = context.torch(node)
     text = choice_text(choice.number, torch, context, double=course.computed)
-    return compiled_block(node, f"{choice.name} = {text}", torch, (), context, join="el")
+    return compiled_block(node, f"{choice.name} = {text}", torch, guards, context, join="el")
+
+
+def _asked_of_partners(course: Course, node: ast.If, context: Context) -> tuple[Guard, ...]:
+    """What the compiled path asks of tensors that are not proven to be floating.
+
+    Raises:
+        Refused: where one cannot be asked before the branch.
+    """
+    definitions = definitions_of(context.info.node, context.info.module)
+    guards: dict[str, Guard] = {}
+    for meeting in course.meetings:
+        partner = meeting.partner
+        value = context.analysis.values.get(partner)
+        if meeting.scales is not None or (value is not None and value.floating):
+            continue
+        given = isinstance(partner, ast.Name) and (
+            partner.id in definitions.parameters
+            if not definitions.stores.get(partner.id)
+            else (made := definitions.of(partner)) is not None and definitions.encloses(made, node)
+        )
+        if not given or value is None or not value.tensor:
+            raise Refused(
+                "dtype-unproven", f"`{ast.unparse(partner)}` is not proven to be floating"
+            )
+        asked = ast.Call(ast.Attribute(partner, "is_floating_point", ast.Load()), [], [])
+        guards[ast.unparse(partner)] = Guard(asked, True)
+    return tuple(guards.values())
 
 
 def _check_partners(course: Course, analysis: Analysis) -> None:

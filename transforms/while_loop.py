@@ -68,12 +68,21 @@ def propose(site: BreakSite, context: Context) -> Fix:
     check_stores((node, node), (), context.analysis, context.facts, "while_loop")
     torch = context.torch(node)
     body = _Writer(loop, torch, context, _copies(loop, context)).text()
-    edits = beside_all([node], body, torch, (_without_gradients(loop, torch, context),), context)
+    without = _without_gradients(loop, torch, context)
+    edits = beside_all([node], body, torch, (without,), context)
     reason = (
         "every round must give one shape, dtype and stride, which could not be proven; if one does "
         "not, compiling fails"
     )
-    return Fix("while-loop", Safety.REVIEW, reason, edits, context.needs_torch, whole=True)
+    return Fix(
+        "while-loop",
+        Safety.REVIEW,
+        reason,
+        edits,
+        context.needs_torch,
+        whole=True,
+        sometimes=without.endswith("is_grad_enabled()"),
+    )
 
 
 def _copies(loop: Loop, context: Context) -> frozenset[str]:

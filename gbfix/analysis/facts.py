@@ -225,7 +225,13 @@ class Facts:
 
     def presumed(self, info: FunctionInfo) -> frozenset[str]:
         """Parameters that are taken to be tensors because the function is there to be compiled."""
-        if not compiled_directly(info):
+        owner = info.owner
+        is_layer = (
+            owner is not None
+            and info.node.name == "forward"
+            and self.project.is_module_class(owner.qualified)
+        )
+        if not is_layer and not compiled_directly(info):
             return frozenset()
         return presumed_tensors(info.node, info.module)
 

@@ -41,6 +41,8 @@ _ARRAY = frozenset(
 
 
 _SHAPED = frozenset({"shape", "dtype", "device"})
+# What no comparison of numbers or arrays has: `(x == 1).float()`.
+_CASTS = frozenset("float double half long int short byte bool to type bfloat16".split())
 
 
 def proves_tensor(method: str, module: Module) -> bool:
@@ -77,11 +79,25 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
     for item in of_kind(function, ast.Subscript):
         if isinstance(item.value, ast.Name) and _tensor_index(item.slice):
             found.add(item.value.id)
+        chosen = _chosen_by(item.slice, compared) if not module.uses_numpy else None
+        if chosen is not None and isinstance(item.value, ast.Name):
+            found |= {*chosen, item.value.id}
     for operation in of_kind(function, ast.BinOp):
         if isinstance(operation.op, ast.MatMult):
             operands = (operation.left, operation.right)
             found |= {n.id for n in operands if isinstance(n, ast.Name)}
     return frozenset(found & names)
+
+
+def _chosen_by(index: ast.expr, compared: dict[str, set[str]]) -> set[str] | None:
+    """The parameters whose comparison is an index, which only one with a tensor can be."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    for part in parts:
+        while isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
+            part = part.operand
+        if isinstance(part, ast.Name) and part.id in compared:
+            return compared[part.id]
+    return None
 
 
 def _compared(function: Function, names: set[str]) -> dict[str, set[str]]:
@@ -170,13 +186,14 @@ def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
     found: set[str] = set()
     if isinstance(node.func, ast.Attribute):
         base: ast.expr = node.func.value
+        compared = isinstance(base, ast.Compare)
         # x.sum() and (x < 0).any(): the comparison of a non-tensor has no such method.
         while isinstance(base, (ast.Compare, ast.BinOp, ast.UnaryOp)):
             base = base.left if isinstance(base, (ast.Compare, ast.BinOp)) else base.operand
         if (
             isinstance(base, ast.Name)
             and base.id in names
-            and proves_tensor(node.func.attr, module)
+            and (proves_tensor(node.func.attr, module) or (compared and node.func.attr in _CASTS))
         ) or (isinstance(base, ast.Name) and base.id in names and _reads_item(node, module)):
             found.add(base.id)
         elif isinstance(base, ast.Name) and base.id in names and node.func.attr == "size":

@@ -8,6 +8,7 @@ names, nothing of how the loop is written.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import Refused, data_kind, leaves
@@ -78,9 +79,11 @@ def read_loop(
         test = None
     counter = _counter(node) if isinstance(node, ast.For) else None
     before, exit_, after = _parts(node)
+    later = liveness.after[node]
+    idle = _only_counted([*node.body, *([test] if test else [])], later)
+    before, after = ([s for s in part if s not in idle] for part in (before, after))
     body = [*before, *after]
     _check_body(body, node, exit_, analysis, facts)
-    later = liveness.after[node]
     stored = _stored(body)
     if counter is not None and (counter.name in later or counter.name in stored):
         raise Refused("counter-used", f"`{counter.name}` is read after the loop or changed in it")
@@ -111,6 +114,25 @@ def read_loop(
         node, test, counter, tuple(before), exit_, leaves_loop, tuple(after), tuple(tensors),
         tuple(numbers), later,
     )  # fmt: skip
+
+
+def _only_counted(parts: Sequence[ast.AST], later: frozenset[str]) -> set[ast.AST]:
+    """The statements that count something which nothing else reads."""
+    loads = [
+        n.id
+        for part in parts
+        for n in walk(part)
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    ]
+    return {
+        s
+        for s in parts
+        if isinstance(s, ast.AugAssign)
+        and isinstance(s.target, ast.Name)
+        and isinstance(s.value, ast.Constant)
+        and s.target.id not in later
+        and s.target.id not in loads
+    }
 
 
 def _counter(node: ast.For) -> Counter:
@@ -173,8 +195,10 @@ def _check_body(
             raise Refused("mutates-in-loop", f"`{target.id}` is changed in place in the loop")
     if found.random:
         raise Refused("random-in-loop", "random numbers are drawn in the loop")
-    if found.scalar or found.dynamic:
-        which = [*found.scalar, *found.dynamic][0]
+    asked = set(walk(exit_.test)) if exit_ is not None else set()
+    broken = [n for n in (*found.scalar, *found.dynamic) if n not in asked]
+    if broken:
+        which = broken[0]
         raise Refused(
             "break-in-loop", f"`{ast.unparse(which)}` in the loop breaks the graph itself"
         )
@@ -303,10 +327,21 @@ def _check_shapes(names: list[str], body: list[ast.stmt]) -> None:
                 and isinstance(node.value, ast.Name)
                 and node.value.id in names
             )
-            if grows or cut:
+            inner = not isinstance(statement, ast.Assign) or statement.value is not node
+            if (grows or cut) and not (inner and _only_adds_dimensions(node)):
                 raise Refused(
                     "shape-changes", f"`{ast.unparse(node)}` may change a shape from round to round"
                 )
+
+
+def _only_adds_dimensions(node: ast.AST) -> bool:
+    """`u[:, None]` and `u.unsqueeze(1)`: what is computed with that has the shape of `u`, as a rule."""
+    if isinstance(node, ast.Subscript):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return all(ast.unparse(part) in {":", "None", "..."} for part in parts)
+    return isinstance(node, ast.Call) and (
+        isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze"
+    )
 
 
 def _is_count(name: str, body: list[ast.stmt]) -> bool:

@@ -123,8 +123,17 @@ class _Follower:
             if not plain or value is None or not value.tensor:
                 raise self._escapes(node)
             self._meets(node, parent.target)
-        else:
+        elif not self._is_shown(node):
             raise self._escapes(node)
+
+    def _is_shown(self, node: ast.expr) -> bool:
+        """Whether a number stands in the text of an exception, which only Python raises."""
+        current: ast.AST = node
+        while not isinstance(current, ast.stmt):
+            current = self.parents[current]
+        above = self.parents[current]
+        raised = isinstance(current, ast.Raise) and isinstance(above, ast.If)
+        return raised and isinstance(self.parents[node], ast.FormattedValue)
 
     def _escapes(self, node: ast.expr) -> Refused:
         text = ast.unparse(self.parents[node])
@@ -149,11 +158,23 @@ class _Follower:
                 raise self._escapes(node)
             self._meets(node, other)
             return
+        if self._joins_tensor(parent, value):
+            self._meets(node, other)
+            return
         self.course.computed = True
         if isinstance(parent.op, (ast.Div, ast.Pow)):
             self.course.rounded = True
         self._others(other, node)
         self._use(parent)
+
+    def _joins_tensor(self, product: ast.BinOp, other: Value | None) -> bool:
+        """Whether the other operand may be a tensor, and the result meets one in any case."""
+        above = self.parents[product]
+        if other is None or not other.only(Kind.MAYBE) or not isinstance(above, ast.BinOp):
+            return False
+        partner = self._value(above.right if above.left is product else above.left)
+        plain = isinstance(above.op, (ast.Add, ast.Sub)) and isinstance(product.op, ast.Mult)
+        return plain and partner is not None and partner.tensor
 
     def _others(self, other: ast.expr, node: ast.expr) -> None:
         """The other operand has to be a plain number, or one that is followed too."""
