@@ -16,7 +16,7 @@ from gbfix.analysis.project import FunctionInfo, Module, parse_module
 from gbfix.analysis.sites import BreakSite, find_sites
 from gbfix.catalogue import selection
 from gbfix.codegen.imports import add_torch_import
-from gbfix.codegen.validity import check_names, parse_edited
+from gbfix.codegen.validity import check_names, is_scriptable, parse_edited
 from gbfix.codegen.view import View
 from gbfix.findings import Finding, FixOffer, Refusal
 from gbfix.fixes import Context, Fix
@@ -249,16 +249,22 @@ def position_before(offset: int, state: FileState) -> tuple[int, int]:
 
 def _is_valid(outcome: Outcome, fix: Fix, view: View) -> bool:
     """Whether a fix leaves valid Python behind; one that does not becomes a refusal."""
+    refusal: Refusal | None = None
     try:
         parse_edited(view, fix.edits)
         check_names(view, fix.edits, imported=("torch",) if fix.imports_torch else ())
     except (SyntaxError, ValueError) as error:
-        if fix in outcome.fixes:  # else it is that of a branch around the site
-            outcome.fixes.remove(fix)
         sentence = f"the text that it would write is not valid Python ({error}); please report this"
-        outcome.refusals.append(Refusal(fix.transform, "invalid-output", sentence))
-        return False
-    return True
+        refusal = Refusal(fix.transform, "invalid-output", sentence)
+    if refusal is None and not is_scriptable(outcome.site.function.node, fix.edits, view):
+        sentence = "TorchScript compiles this function as well, and takes no function in a function"
+        refusal = Refusal(fix.transform, "scripted", sentence)
+    if refusal is None:
+        return True
+    if fix in outcome.fixes:  # else it is that of a branch around the site
+        outcome.fixes.remove(fix)
+    outcome.refusals.append(refusal)
+    return False
 
 
 def _edit(state: FileState, view: View, fixes: Sequence[Fix]) -> None:

@@ -96,6 +96,13 @@ class _Flow(Evaluator):
             return any(self._never(v) for v in test.values)
         return isinstance(test, ast.Call) and self.qualified(test.func) in OTHER_TRACING
 
+    def _assumed(self, mode: Mode, test: ast.expr, truth: bool) -> Mode:
+        """The mode on one edge of a test; what another way of tracing runs is not compiled."""
+        assumed = mode.assume(test, truth, self.compiling)
+        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, truth = test.operand, not truth
+        return assumed._replace(eager=True) if truth and self._never(test) else assumed
+
     def condition(self, test: ast.expr, owner: ast.AST) -> None:
         """Evaluate a test operand by operand, each under what the earlier ones established."""
         self.analysis.conditions[owner] = Condition(owner, test, self.statement, self.mode.eager)
@@ -110,7 +117,7 @@ class _Flow(Evaluator):
                 self._operands(value, alone=False)
                 truth = isinstance(test.op, ast.And)
                 self.environment = narrow(self, self.environment, value, truth)
-                self.mode = self.mode.assume(value, truth, self.compiling)
+                self.mode = self._assumed(self.mode, value, truth)
             self.environment, self.mode = outer, mode
             self.values[test] = join_all(self.values.get(v, UNKNOWN) for v in test.values)
         elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -140,7 +147,7 @@ class _Flow(Evaluator):
         values = []
         for branch, truth in ((node.body, True), (node.orelse, False)):
             self.environment = narrow(self, outer, node.test, truth)
-            self.mode = mode.assume(node.test, truth, self.compiling)
+            self.mode = self._assumed(mode, node.test, truth)
             values.append(self.evaluate(branch))
         self.environment, self.mode = outer, mode
         if self.compiling(node.test):  # what is traced gets the first
@@ -322,7 +329,7 @@ class _Flow(Evaluator):
         ends: list[Environment | None] = []
         modes: list[Mode] = []
         for body, truth in ((node.body, True), (node.orelse, False)):
-            self.mode = mode.assume(node.test, truth, self.compiling)
+            self.mode = self._assumed(mode, node.test, truth)
             modes.append(self.mode)
             end = self.block(body, dict(narrow(self, outer, node.test, truth)))
             ends.append(end)

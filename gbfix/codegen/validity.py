@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import symtable
 from collections.abc import Collection, Iterator, Sequence
 
+from gbfix.analysis.trees import walk
 from gbfix.codegen.view import View
 from gbfix.source.text import Edit
 
+_NESTED = re.compile(r"\blambda\b|\bdef\b")
 _EVERYWHERE = frozenset(dir(builtins)) | frozenset(
     {"__file__", "__path__", "__builtins__", "__annotations__", "WindowsError"}
 )
@@ -63,6 +66,16 @@ def _after(view: View, span: tuple[int, int], text: str) -> str:
     """What stands after edits where the span of them all was."""
     start, end = span
     return text[start : end + len(text) - len(view.source.text)]
+
+
+def is_scriptable(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, edits: Sequence[Edit], view: View
+) -> bool:
+    """Whether a function that asks `torch.jit.is_scripting()` can still be scripted after edits."""
+    asks = any(isinstance(n, ast.Attribute) and n.attr == "is_scripting" for n in walk(function))
+    start, end = view.start(function), view.end(function)
+    inside = [e.text for e in edits if start <= e.start and e.end <= end]
+    return not asks or not any(_NESTED.search(text) for text in inside)
 
 
 def _read(text: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ from gbfix.analysis.values import Kind
 from gbfix.lowering.bindings import stored, surely_bound
 from gbfix.lowering.stages.parts import Item
 from gbfix.lowering.stages.pivots import above, evaluated, may_part, pivot_of
-from gbfix.lowering.stages.staying import Staying, is_compiled_alone, is_exit, names_kept, works
+from gbfix.lowering.stages.staying import Staying, is_compiled_alone, is_exit, names_kept, work
 
 
 def taken_apart(statement: ast.stmt, staying: Staying, *, final: bool) -> tuple[Item, ...] | None:
@@ -27,7 +27,7 @@ def taken_apart(statement: ast.stmt, staying: Staying, *, final: bool) -> tuple[
         return None
     view, names = staying.context.view, staying.context.names
     returns = any(isinstance(n, ast.Return) for n in walk(statement))
-    before = [a for a in _computed(pivot) if works(a, staying) and not names_kept(a, staying)]
+    before = [a for a in _computed(pivot) if work(a, staying) and not names_kept(a, staying)]
     after = isinstance(statement, ast.If) or (
         pivot is not value and _works_around(value, pivot, staying)
     )
@@ -45,7 +45,16 @@ def taken_apart(statement: ast.stmt, staying: Staying, *, final: bool) -> tuple[
         name = names.take("given")
         start = view.start(argument) - base
         text = f"{text[:start]}{name}{text[start + len(view.text(argument)) :]}"
-        items.insert(0, _made(statement, f"{name} = {view.text(argument)}", argument, name))
+        items.insert(
+            0,
+            _made(
+                statement,
+                f"{name} = {view.text(argument)}",
+                argument,
+                name,
+                work(argument, staying),
+            ),
+        )
     made = frozenset(n for i in items for n in i.binds)
     moved = {id(n) for a in before for n in walk(a)}
     needs = made | frozenset(
@@ -54,7 +63,7 @@ def taken_apart(statement: ast.stmt, staying: Staying, *, final: bool) -> tuple[
     name = text
     if after:
         name = names.take("drawn" if isinstance(statement, ast.If) else "made")
-        item = _made(statement, f"{name} = {text}", pivot, name)
+        item = _made(statement, f"{name} = {text}", pivot, name, 0)
         items.append(replace(item, needs=needs, stays=True))
         needs = frozenset({name})
     whole = view.slice(view.start(statement), base) + name
@@ -70,7 +79,7 @@ def taken_apart(statement: ast.stmt, staying: Staying, *, final: bool) -> tuple[
             surely_bound(statement),
             stored(statement),
             stays,
-            after,
+            max(work(value, staying) - work(pivot, staying), 1) if after else 0,
             returns,
         )
     )
@@ -80,9 +89,9 @@ def taken_apart(statement: ast.stmt, staying: Staying, *, final: bool) -> tuple[
     return tuple(items)
 
 
-def _made(statement: ast.stmt, text: str, node: ast.expr, name: str) -> Item:
+def _made(statement: ast.stmt, text: str, node: ast.expr, name: str, work: int) -> Item:
     names = frozenset({name})
-    return Item(statement, text, frozenset(reads(node)), names, names, False, True)
+    return Item(statement, text, frozenset(reads(node)), names, names, False, work)
 
 
 def _works_around(value: ast.expr, call: ast.expr, staying: Staying) -> bool:

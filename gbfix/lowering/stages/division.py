@@ -14,7 +14,11 @@ from gbfix.analysis.trees import walk
 from gbfix.lowering.bindings import defined, needed_names, stored, surely_bound
 from gbfix.lowering.stages.apart import taken_apart
 from gbfix.lowering.stages.parts import Divided, Item, Part
-from gbfix.lowering.stages.staying import Staying, is_broken, is_compiled_alone, stays, works
+from gbfix.lowering.stages.staying import Staying, is_broken, is_compiled_alone, stays, work
+
+# One operation alone is not worth a function, and nobody follows more functions than these.
+_LEAST_WORK = 2
+_MOST_PARTS = 4
 
 
 def divide(staying: Staying) -> Divided:
@@ -25,7 +29,11 @@ def divide(staying: Staying) -> Divided:
     """
     divider = _Divider(staying)
     divider.block(staying.context.info.node.body, "")
-    return Divided(tuple(divider.parts), tuple(divider.apart))
+    if len(divider.parts) > _MOST_PARTS:
+        raise Refused("many-stages", f"it would take {len(divider.parts)} functions")
+    moved = {id(item) for part in divider.parts for item in part.items}
+    apart = tuple(a for a in divider.apart if any(id(item) in moved for item in a))
+    return Divided(tuple(divider.parts), apart)
 
 
 class _Divider:
@@ -58,6 +66,8 @@ class _Divider:
                 run = []
             if items[-1].stays and isinstance(statement, (ast.For, ast.While)):
                 if is_broken(statement, self._staying):
+                    if loop:
+                        raise Refused("nested-loops", "a loop inside of a loop would be divided")
                     self.block(statement.body, "round")
         self._flush(run, loop or ("end" if ending else "part"))
 
@@ -87,23 +97,23 @@ class _Divider:
             surely_bound(statement),
             stored(statement),
             staying,
-            works(statement, self._staying),
+            work(statement, self._staying),
             any(isinstance(n, ast.Return) for n in walk(statement)),
         )
 
     def _flush(self, run: Sequence[Item], place: str) -> None:
         items = list(run)
-        while items and not items[0].works:
+        while items and not items[0].work:
             del items[0]
-        while items and not items[-1].works and not any(i.returns for i in items):
+        while items and not items[-1].work and not any(i.returns for i in items):
             del items[-1]
-        if not any(i.works for i in items):
+        if sum(i.work for i in items) < _LEAST_WORK:
             return
         if len(items) == 1 and items[0].text is None and self._is_call(items[0].statement):
             return
         only = items[0].statement
         if len(items) == 1 and isinstance(only, ast.If) and items[0].text is None:
-            arms = [any(works(s, self._staying) for s in a) for a in (only.body, only.orelse)]
+            arms = [any(work(s, self._staying) for s in a) for a in (only.body, only.orelse)]
             # A graph that does nothing makes Dynamo give up the function for good.
             if not items[0].returns and not all(arms):
                 self.block(only.body, place)

@@ -137,7 +137,9 @@ def _may_skip(test: ast.expr, place: ast.AST, context: Context) -> bool:
 
 
 def _varies(test: ast.expr, place: ast.AST, context: Context) -> bool:
-    """Whether a test reads what a loop around it binds anew."""
+    """Whether a test reads what a loop around it binds anew, and not just looks for it somewhere."""
+    if isinstance(test, ast.Compare) and any(isinstance(o, (ast.In, ast.NotIn)) for o in test.ops):
+        return False
     parents = context.info.module.parents
     read = {n.id for n in walk(test) if isinstance(n, ast.Name)}
     above = parents.get(place)

@@ -20,7 +20,7 @@ class Item:
         binds: names that it surely binds.
         may_bind: names that it binds on some path.
         stays: it has to run in Python.
-        works: it computes with tensors.
+        work: how many operations it computes tensors with; a layer counts as two.
         returns: it may end the function.
         later: names that what follows in the same statement reads.
     """
@@ -31,7 +31,7 @@ class Item:
     binds: frozenset[str]
     may_bind: frozenset[str]
     stays: bool
-    works: bool
+    work: int
     returns: bool = False
     later: frozenset[str] = frozenset()
 

@@ -77,20 +77,29 @@ def names_kept(node: ast.AST, staying: Staying) -> bool:
     return any(isinstance(n, ast.Name) and n.id in staying.kept for n in walk(node))
 
 
-def works(node: ast.AST, staying: Staying) -> bool:
-    """Whether something computes with tensors that it is given."""
+def work(node: ast.AST, staying: Staying) -> int:
+    """How many operations compute with tensors that they are given; layers count as two."""
     values = staying.context.analysis.values
+    count = 0
     for inner in walk(node):
         value = values.get(inner)
         if value is None or not value.kinds & (Kind.TENSOR | Kind.MAYBE):
             continue
         if isinstance(inner, (ast.BinOp, ast.UnaryOp, ast.Subscript)):
-            return True
+            count += 1
         if isinstance(inner, ast.Call):
             name = ast.unparse(inner.func).rpartition(".")[2]
-            if name not in _FILLED:
-                return True
-    return False
+            count += 0 if name in _FILLED else 2 if _is_larger(inner, staying) else 1
+    return count
+
+
+def _is_larger(call: ast.Call, staying: Staying) -> bool:
+    """Whether a call runs a layer, or a function of the project."""
+    value = staying.context.analysis.values.get(call.func)
+    if value is None:
+        return False
+    known = staying.context.facts.project.function_info(value.reference)
+    return known is not None or bool(value.kinds & Kind.MODULE)
 
 
 def is_compiled_alone(call: ast.Call, staying: Staying) -> bool:
