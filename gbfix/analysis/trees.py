@@ -181,7 +181,24 @@ def nodes_on(root: ast.AST, lines: Sequence[int]) -> Iterator[ast.AST]:
             if at >= len(lines) or lines[at] > (getattr(node, "end_lineno", None) or first):
                 continue
         yield node
-        found += children(node)
+        if isinstance(node, ast.Module):
+            found += _over(node.body, lines)
+        elif isinstance(node, ast.ClassDef):
+            found += (*node.bases, *node.keywords, *_over(node.body, lines), *node.decorator_list)
+            found += getattr(node, "type_params", ())
+        else:
+            found += children(node)
+
+
+def _over(body: Sequence[ast.stmt], lines: Sequence[int]) -> list[ast.AST]:
+    """The statements of a block that reach over one of some lines."""
+    found: set[int] = set()
+    for line in lines:
+        at = bisect_right(body, line, key=first_line) - 1
+        while at >= 0 and (body[at].end_lineno or body[at].lineno) >= line:
+            found.add(at)
+            at -= 1
+    return [body[at] for at in sorted(found)]
 
 
 class Parents(dict[ast.AST, ast.AST]):
