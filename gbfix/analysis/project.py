@@ -37,6 +37,7 @@ __all__ = [
     "import_bindings",
     "parse_module",
     "stored_names",
+    "words",
 ]
 
 _MAX_HOPS = 12
@@ -108,7 +109,7 @@ class Project:
     def _words(self) -> dict[str, list[Module]]:
         found: dict[str, list[Module]] = {}
         for module in self.given:
-            for word in _words(module.source.text):
+            for word in words(module.source.text):
                 found.setdefault(word, []).append(module)
         return found
 
@@ -301,12 +302,12 @@ class Project:
         )
 
 
-def _words(text: str) -> set[str]:
+def words(text: str) -> set[str]:
     """The words of a text, as Python takes them for names."""
     if not text.isascii():
         foreign = normalize("NFKC", "".join(c for c in set(text) if not c.isascii()))
         if any(c.isalnum() for c in foreign):
-            words = set(_WORD.findall(text))
-            return words | {normalize("NFKC", word) for word in words if not word.isascii()}
+            found = set(_WORD.findall(text))
+            return found | {normalize("NFKC", word) for word in found if not word.isascii()}
         text = text.encode("ascii", "replace").decode("ascii")
     return set(text.translate(_BETWEEN_WORDS).split())  # faster than a regular expression

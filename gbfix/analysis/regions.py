@@ -26,9 +26,11 @@ from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.modules import lines_with
-from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
-from gbfix.analysis.trees import nodes_on, walk
+from gbfix.analysis.project import ClassInfo, FunctionInfo, Module, words
+from gbfix.analysis.trees import first_line, nodes_on, walk
 from gbfix.analysis.values import Kind, Value
+
+_NEVER_NAMED = frozenset({"forward", "__call__", "__init__"})  # where they are called
 
 
 class Edge(NamedTuple):
@@ -404,11 +406,12 @@ class Regions:
         seen: dict[ast.AST, FunctionInfo] = {}
         passed: set[ast.AST] = set()
         todo = list(roots)
-        if wanted is not None:
-            todo.sort(key=lambda info: info.node in wanted)
+        order = self._leading_to(wanted) if wanted is not None else {}
         while todo:
-            if wanted is not None and wanted <= seen.keys():
-                break
+            if wanted is not None:
+                if wanted <= seen.keys():
+                    break
+                todo.sort(key=lambda info: order.get(info.node, 0))
             info = todo.pop()
             if info.node in seen or info.node in passed:
                 continue
@@ -433,6 +436,29 @@ class Regions:
             if analysis is not None:
                 todo += self._called(analysis)
         return seen
+
+    def _leading_to(self, wanted: frozenset[ast.AST]) -> dict[ast.AST, int]:
+        """How promising it is to look into a function: the wanted ones, then who names them."""
+        found = dict.fromkeys(wanted, 2)
+        names = {self.functions[node].node.name for node in wanted} - _NEVER_NAMED
+        if not names:
+            return found
+        texts = {
+            info.node: words(
+                info.module.source.lines_text(
+                    first_line(info.node), info.node.end_lineno or info.node.lineno
+                )
+            )
+            for info in self.functions.values()
+        }
+        size = -1
+        while size != len(found):
+            size = len(found)
+            for node, text in texts.items():
+                if not names.isdisjoint(text):
+                    found.setdefault(node, 1)
+            names = {self.functions[node].node.name for node in found} - _NEVER_NAMED
+        return found
 
     def _called(self, analysis: Analysis) -> Iterator[FunctionInfo]:
         project, values = self.facts.project, analysis.values
