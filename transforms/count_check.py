@@ -21,7 +21,8 @@ After:
         return self.net(x)
 
 In the compiled path a failing check raises `RuntimeError`, as with the fix `check`. The setting
-`check = "skip"` leaves the check to the eager path.
+`check = "skip"` leaves the check to the eager path. `len(torch.unique(x)) > 1` asks whether elements
+differ: in the graph each is compared with the one before it.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import Kind
 from gbfix.codegen import layout
 from gbfix.codegen.comparisons import OPPOSITE, SYMBOLS
+from gbfix.codegen.expressions import operand
 from gbfix.codegen.messages import assertion_message
-from gbfix.diagnoses import MASK_INDEX, NONZERO
+from gbfix.diagnoses import MASK_INDEX, NONZERO, UNIQUE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.dense.block import DenseBlock
 from gbfix.lowering.dense_region import Region, region_edits
+from gbfix.lowering.distinct import Distinct, distinct
 from gbfix.lowering.placement import eager_only_test, width_for
 from gbfix.lowering.validations import RAISES, SKIPS, check_not_caught, check_only_raises
 from gbfix.lowering.views import is_elif
@@ -72,7 +75,11 @@ def propose(site: BreakSite, context: Context) -> Fix:
         return Fix("count-check", Safety.REVIEW, SKIPS, edits, context.needs_torch)
     block = DenseBlock(context, torch)
     block.statement = node
-    fine = _fine(node.test, symbols, block)
+    asked = distinct(node.test, analysis)
+    if asked is not None:
+        fine = _alike(asked, isinstance(node, ast.Assert), block)
+    else:
+        fine = _fine(node.test, symbols, block)
     call = layout.call(
         f"{torch}._assert_async",
         [fine, message],
@@ -83,6 +90,17 @@ def propose(site: BreakSite, context: Context) -> Fix:
     region = Region((node,), lines, tuple(block.masks.tests), block.found)
     edits = region_edits(region, torch, context)
     return Fix("count-check", Safety.REVIEW, RAISES, edits, context.needs_torch)
+
+
+def _alike(asked: Distinct, is_assertion: bool, block: DenseBlock) -> str:
+    """The elements are all the same, as what is to hold."""
+    if asked.alike is not is_assertion:
+        raise Refused("unusual-condition", "the check is that elements differ")
+    context = block.context
+    values = context.names.take("values")
+    block.lines.append(f"{values} = {operand(context.view, asked.tensor)}.flatten()")
+    alike = f"({values}[1:] == {values}[:-1]).all()"
+    return f"{alike} & ({values}.numel() > 0)" if asked.some else alike
 
 
 def _fine(test: ast.expr, symbols: Mapping[type[ast.cmpop], str], block: DenseBlock) -> str:
@@ -105,7 +123,7 @@ def _fine(test: ast.expr, symbols: Mapping[type[ast.cmpop], str], block: DenseBl
 
 TRANSFORM = Transform(
     name="count-check",
-    codes=(MASK_INDEX.code, NONZERO.code),
+    codes=(MASK_INDEX.code, NONZERO.code, UNIQUE.code),
     summary="check how many rows a mask selects without selecting them",
     doc=__doc__ or "",
     propose=propose,
