@@ -48,7 +48,7 @@ def follow(read: ast.expr, analysis: Analysis) -> Course:
     return course
 
 
-def follow_choice(choice: BranchChoice, node: ast.If, analysis: Analysis) -> Course:
+def follow_choice(choice: BranchChoice, node: ast.stmt, analysis: Analysis) -> Course:
     """Follow the number that an `if` gives a name to its ends.
 
     Raises:
