@@ -19,9 +19,7 @@ After:
         size, change = p.norm(), update.norm()
         if torch.compiler.is_compiling():
             ratio = torch.cond(
-                size > 0,
-                lambda: size / change,
-                lambda: torch.full_like(size / change, 1.0),
+                size > 0, lambda: size / change, lambda: torch.full_like(size / change, 1.0)
             )
         elif size > 0:
             ratio = size / change
