@@ -125,16 +125,24 @@ def test_edits_are_valid_where_the_whole_text_is() -> None:
         ("    return scale(x)", "    return torch.relu(x)", None),
         ("    return scale(x)", "    return sorted(x)", None),
         ("    def scale(y):", "    def other(y):", "scale"),
-        ("def f(x):", "def moved(x):\n    return scale(x)\n\n\ndef f(x):", "scale"),
-        ("def f(x):", "def moved(x, scale):\n    return scale(x)\n\n\ndef f(x):", None),
-        ("def f(x):", "limit = 3\n\n\ndef f(x):\n    assert x < limit", None),
+        (
+            "def f(x: Elsewhere):",
+            "def moved(x):\n    return scale(x)\n\n\ndef f(x: Elsewhere):",
+            "scale",
+        ),
+        (
+            "def f(x: Elsewhere):",
+            "def moved(x, scale):\n    return scale(x)\n\n\ndef f(x: Elsewhere):",
+            None,
+        ),
+        ("def f(x: Elsewhere):", "limit = 3\n\n\ndef f(x: Elsewhere):\n    assert x < limit", None),
         ("    return starred", "    return starred + 1", None),
     ],
 )
 def test_edits_name_what_is_there(old: str, new: str, lost: str | None) -> None:
     text = (
-        "from math import *\n\n\ndef helper(x):\n    return x\n\n\n"
-        "def f(x):\n    def scale(y):\n        return y * 2\n\n    return scale(x)\n\n\n"
+        "from __future__ import annotations\nfrom math import *\n\n\ndef helper(x):\n    return x\n\n\n"
+        "def f(x: Elsewhere):\n    def scale(y):\n        return y * 2\n\n    return scale(x)\n\n\n"
         "def g():\n    return starred\n"
     )
     view = View(parse_module(SourceFile.decode(Path("m.py"), text.encode())))

@@ -55,10 +55,12 @@ def check_names(view: View, edits: Sequence[Edit], *, imported: Collection[str] 
     """
     before, after = view.source.text, view.source.apply(edits)
     span = _span(view, edits)
-    new = after if span is None else _after(view, span, after)
-    added = _read(new) - _EVERYWHERE - view.module.bindings.keys() - set(imported)
+    old, new = before, after
+    if span is not None:
+        old, new = before[slice(*span)], _after(view, span, after)
+    added = _read(new) - _read(old) - _EVERYWHERE - view.module.bindings.keys() - set(imported)
     for name in sorted(added):
-        if name not in _read(before) and name not in _bound(after):
+        if name not in _read(before) | _bound(after):
             raise ValueError(f"`{name}` would not be defined")
 
 
