@@ -24,7 +24,8 @@ After:
         return aligned(x.contiguous()) * weight
 
 Where a branch stands under such a test, it has to be seen that both ways give the same values: the
-tensor itself, or a copy of it. `is_inference`, `is_pinned` and `is_shared` count as false while
+tensor itself, or a copy of it, and that neither is changed in place later. What is only raised for an
+address is not raised while compiling. `is_inference`, `is_pinned` and `is_shared` count as false while
 compiling.
 """
 
@@ -33,11 +34,15 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.conditions import Refused
+from gbfix.analysis.modules import FunctionInfo
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
+from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.copies import copied_name, copies_only
+from gbfix.lowering.copies import calls_of, check_unchanged, copied_name, copies_only
+from gbfix.lowering.validations import SKIPS
 from gbfix.python_diagnoses import STORAGE_QUERY
 from gbfix.source.text import Edit
 
@@ -88,21 +93,16 @@ def _origin(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:
 
 
 def _address(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:
-    """A branch on an address, whose arms only copy: the arm that does not copy is taken."""
+    """A branch on an address, whose arms only copy or raise: the arm that does neither is taken."""
     parents = context.info.module.parents
     test: ast.AST = call
     while isinstance(parents[test], (ast.BinOp, ast.Compare, ast.BoolOp, ast.UnaryOp)):
         test = parents[test]
-    owner = parents[test]
     assert isinstance(test, ast.expr)
-    if isinstance(owner, ast.IfExp) and owner.test is test:
-        keeps = _kept_arm(owner.body, owner.orelse)
-    elif isinstance(owner, ast.If) and owner.test is test:
-        if owner.orelse or not copies_only(owner.body):
-            raise Refused("address-decides", "the branch does more than copy a tensor")
-        keeps = False
+    if isinstance(parents[test], ast.Return):
+        keeps = _answer_for_callers(context)
     else:
-        raise Refused("address-decides", "the address is used for more than to copy or not")
+        keeps = _answer(test, context.info, context)
     torch = context.torch(statement)
     view = context.view
     start, end = view.start(test), view.end(test)
@@ -111,7 +111,71 @@ def _address(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:
     edits: tuple[Edit, ...] = (Edit(start, start, lead),)
     if loose:
         edits = (Edit(start, start, f"{lead}("), Edit(end, end, ")"))
-    return Fix("memory", Safety.REVIEW, _SAME, edits, context.needs_torch)
+    owner = parents[test]
+    line = view.source.line_text(statement.lineno)
+    if isinstance(owner, ast.Return) and not layout.fits(lead + line, context.settings.line_length):
+        indent = view.indent(statement)
+        inner = f"\n{indent}{context.unit}"
+        first, word = lead.rsplit(" ", 2)[:2]
+        opening = "(" if loose else ""
+        edits = (
+            Edit(start, start, f"({inner}{first}{inner}{word} {opening}"),
+            Edit(end, end, f"{')' if loose else ''}\n{indent})"),
+        )
+    raises = isinstance(owner, ast.If) and isinstance(owner.body[-1], ast.Raise)
+    reason = SKIPS if raises or isinstance(owner, ast.Assert) else _SAME
+    return Fix("memory", Safety.REVIEW, reason, edits, context.needs_torch)
+
+
+def _answer(test: ast.expr, info: FunctionInfo, context: Context) -> bool:
+    """The answer to a test on addresses under which nothing is copied and nothing raised.
+
+    Raises:
+        Refused: where the test decides more.
+    """
+    owner = info.module.parents[test]
+    if isinstance(owner, ast.UnaryOp) and isinstance(owner.op, ast.Not):
+        return not _answer(owner, info, context)
+    names = {n.id for n in walk(test) if isinstance(n, ast.Name)}
+    if isinstance(owner, ast.Assert) and owner.test is test:
+        return True
+    if isinstance(owner, ast.IfExp) and owner.test is test:
+        keeps = _kept_arm(owner.body, owner.orelse)
+        whole = info.module.parents[owner]
+        targets = whole.targets if isinstance(whole, ast.Assign) else []
+        names |= {n.id for t in targets for n in walk(t) if isinstance(n, ast.Name)}
+        check_unchanged(names, info, context, returned=isinstance(whole, ast.Return))
+        return keeps
+    if not isinstance(owner, ast.If) or owner.test is not test:
+        raise Refused("address-decides", "the address is used for more than to copy or not")
+    if isinstance(owner.body[-1], ast.Raise) and not owner.orelse:
+        if len(owner.body) > 1:
+            raise Refused("address-decides", "the branch does more than raise")
+        return False
+    if owner.orelse or not copies_only(owner.body):
+        raise Refused("address-decides", "the branch does more than copy a tensor")
+    copied = {n.id for s in owner.body for n in walk(s) if isinstance(n, ast.Name)}
+    given_back = any(
+        isinstance(n, ast.Return) and isinstance(n.value, ast.Name) and n.value.id in copied
+        for n in walk(info.node)
+    )
+    check_unchanged(names | copied, info, context, returned=given_back)
+    return False
+
+
+def _answer_for_callers(context: Context) -> bool:
+    """The answer of a function that compares addresses, where all of its callers want the same.
+
+    Raises:
+        Refused: where one does more with it, or they differ.
+    """
+    answers: set[bool] = set()
+    for call, function in calls_of(context.info, context):
+        known = function.module.function_of.get(function.node, function)
+        answers.add(_answer(call, known, context))
+    if len(answers) != 1:
+        raise Refused("address-decides", "the address is used for more than to copy or not")
+    return answers.pop()
 
 
 def _kept_arm(body: ast.expr, orelse: ast.expr) -> bool:

@@ -106,7 +106,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     reached = [s for s in worth if s.certain and is_always_reached(s, context)]
     if not reached:
         raise Refused("not-always-reached", "many calls may pass without a break, in one graph")
-    if node.name != "forward" and not is_only_called(info, context.facts):
+    is_forward = node.name == "forward" and info.owner is not None
+    if not is_forward and not is_only_called(info, context.facts):
         raise NotApplicable("not-divided", f"`{node.name}` may be what is compiled")
     divided = divide(left_to_python(context.sites, context))
     check_gain(divided, context.sites, context)

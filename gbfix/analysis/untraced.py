@@ -57,7 +57,8 @@ _NAMES: tuple[tuple[Diagnosis, str], ...] = (
         timeit.default_timer datetime.datetime:now,utcnow,today datetime.date.today
         torch.cuda:memory_allocated,max_memory_allocated,memory_reserved,max_memory_reserved
         torch.cuda:memory_summary,memory_stats,mem_get_info
-        psutil:virtual_memory,cpu_percent resource.getrusage tracemalloc.get_traced_memory""",
+        psutil:virtual_memory,cpu_percent resource.getrusage tracemalloc.get_traced_memory
+        sys.getsizeof""",
     ),
     (
         PROGRESS_BAR,

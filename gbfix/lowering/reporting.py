@@ -22,6 +22,9 @@ from gbfix.lowering.views import walk_scope
 _HARMLESS = frozenset(
     "float int round str repr len max min sum abs format divmod list tuple dict".split()
 )
+_SIZES = frozenset(
+    {"untyped_storage", "storage", "element_size", "numel", "nelement", "size", "dim"}
+)
 _RECORDS = frozenset({"append", "update", "add", "extend", "setdefault", "observe", "record"})
 
 
@@ -161,6 +164,12 @@ class _Search:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "get":
             if ast.unparse(node.func.value) in self.kept_in:
                 return True  # `times[name] = times.get(name, 0.0) + seconds`
+        if isinstance(node.func, ast.Attribute):
+            if node.func.value is self.call:
+                return True  # `datetime.now().strftime("%H")`
+            asked = self.context.analysis.values.get(node.func.value)
+            if node.func.attr in _SIZES and asked is not None and asked.tensor:
+                return True
         owner = dotted(node.func)
         return owner is not None and owner.split(".")[0] in self.names
 
@@ -184,6 +193,8 @@ class _Search:
         parents = self.context.info.module.parents
         current: ast.AST = node
         while not isinstance(current, ast.stmt):
+            if current in self.context.analysis.eager:
+                return
             current = parents[current]
             if isinstance(current, (ast.Lambda, ast.GeneratorExp)):
                 raise Refused("value-used", f"`{node.id}` is read by a nested function")

@@ -14,10 +14,17 @@ from gbfix.analysis.draws import draw
 from gbfix.analysis.sites import BreakSite, break_sites
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called, disabled_function
+from gbfix.diagnosis import Diagnosis
 from gbfix.fixes import Context
 from gbfix.lowering.sparse import sparse_values
 from gbfix.lowering.stages.staying import Staying
-from gbfix.python_diagnoses import AUTOGRAD_CALL, DISABLED_FUNCTION, RANDOM_CALL, RECURRENT_LAYER
+from gbfix.python_diagnoses import (
+    AUTOGRAD_CALL,
+    DISABLED_FUNCTION,
+    RANDOM_CALL,
+    RECURRENT_LAYER,
+    SEEDING,
+)
 
 # Draws that give no number, or fill what they are given.
 _NO_NUMBERS = frozenset(
@@ -65,10 +72,17 @@ def _packing(sites: Sequence[BreakSite], context: Context) -> list[ast.Call]:
 
 
 def calls_drawn(site: BreakSite, context: Context) -> bool:
-    """Whether a call runs a function that is left to Python because it draws numbers.
+    """Whether a call runs a function that is left to Python because it draws numbers."""
+    return _calls_left(site, RANDOM_CALL, context)
 
-    One whose stages are compiled ends the graph of its caller, which gains nothing from stages.
-    """
+
+def calls_seeding(site: BreakSite, context: Context) -> bool:
+    """Whether a call runs a function that is left to Python because it sets what is drawn."""
+    return _calls_left(site, SEEDING, context)
+
+
+def _calls_left(site: BreakSite, diagnosis: Diagnosis, context: Context) -> bool:
+    """One whose stages are compiled ends the graph of its caller, which gains nothing from stages."""
     call = site.node
     if site.diagnosis is not DISABLED_FUNCTION or not isinstance(call, ast.Call):
         return False
@@ -77,7 +91,7 @@ def calls_drawn(site: BreakSite, context: Context) -> bool:
         return False
     analysis = context.facts.analysis(info)
     return analysis is not None and any(
-        s.diagnosis is RANDOM_CALL for s in break_sites(analysis, context.facts)
+        s.diagnosis is diagnosis for s in break_sites(analysis, context.facts)
     )
 
 
@@ -85,6 +99,9 @@ def _kept(sites: Sequence[BreakSite], context: Context) -> frozenset[str]:
     """Names of what a graph would be compiled again for: generators, and lists that are filled."""
     found: set[str] = set()
     for site in sites:
+        made = site.statement.targets if isinstance(site.statement, ast.Assign) else []
+        if site.diagnosis is SEEDING:
+            found |= {t.id for t in made if isinstance(t, ast.Name)}
         if site.diagnosis is not RANDOM_CALL or not isinstance(site.node, ast.Call):
             continue
         name = (called(site.node, context.analysis) or "").rpartition(".")[2]

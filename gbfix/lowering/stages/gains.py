@@ -14,16 +14,17 @@ from gbfix.analysis.modules import FunctionInfo
 from gbfix.analysis.record import Analysis
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import of_kind, walk
-from gbfix.analysis.untraced import disabled_function
+from gbfix.analysis.untraced import called, disabled_function
 from gbfix.analysis.values import Kind
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_LOOP
 from gbfix.fixes import Context
-from gbfix.lowering.stages.choosing import calls_drawn
+from gbfix.lowering.stages.choosing import calls_drawn, calls_seeding
 from gbfix.lowering.stages.parts import Divided
 from gbfix.python_diagnoses import (
     AUTOGRAD_CALL,
     RANDOM_CALL,
     RECURRENT_LAYER,
+    SEEDING,
     SPARSE_TENSOR,
 )
 
@@ -34,9 +35,11 @@ _LEAST_OPERATIONS = 2
 
 def is_of_kind(site: BreakSite, context: Context) -> bool:
     """Whether a site is of a kind that no graph holds: data end a loop, or Python is asked."""
-    if site.diagnosis in _KINDS or calls_drawn(site, context):
+    if site.diagnosis in _KINDS or calls_drawn(site, context) or calls_seeding(site, context):
         return True
     node = site.node
+    if site.diagnosis is SEEDING:  # a generator is better kept together with what it draws
+        return not isinstance(node, ast.Call) or called(node, context.analysis) != "torch.Generator"
     if site.diagnosis is AUTOGRAD_CALL and isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr in _GRADIENTS
     return (
