@@ -90,22 +90,32 @@ class Selection:
         if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name):
             raise NotApplicable("no-index", "the number is no index")
         uses = self.definitions.loads.get(target.id, [])
-        if not any(self._subscript(use) for use in uses):
+        if not any(self._subscript(self._shifted(use)) for use in uses):
             raise NotApplicable("no-index", "the number is no index")
         if len(self.definitions.stores[target.id]) != 1 or len(statement.targets) != 1:
             raise Refused("bound-twice", f"`{target.id}` is bound more than once")
         for use in uses:
             if not self.definitions.encloses(statement, use):
                 raise Refused("bound-twice", f"`{target.id}` is read where it may not be bound")
-            if self._subscript(use) is None:
+            place = self._shifted(use)
+            if self._subscript(place) is None:
                 text = ast.unparse(self.parents[use])
                 raise Refused("scalar-escapes", f"`{text}` needs `{target.id}` as a Python number")
-            self._selected(use, target.id)
+            self._selected(place, flat(self.view, place))
         value = self.context.analysis.values.get(tensor) if tensor is not None else None
         fresh = tensor is None or (value is not None and value.unshared)
         if not fresh and self._changes():
             index = f"{index}.clone()"
         self.texts.setdefault(statement, {})[node] = index
+
+    def _shifted(self, use: ast.expr) -> ast.expr:
+        """A place some steps from another, `i + 1`, which is computed alike with a row of one."""
+        parent = self.parents[use]
+        if not isinstance(parent, ast.BinOp) or not isinstance(parent.op, (ast.Add, ast.Sub)):
+            return use
+        other = parent.right if parent.left is use else parent.left
+        whole = isinstance(other, ast.Constant) and type(other.value) is int
+        return parent if whole and parent.left is use else use
 
     def _changes(self) -> bool:
         """Whether the function changes anything in place, as far as can be told."""
