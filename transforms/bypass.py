@@ -26,11 +26,13 @@ After:
             x = torch.where(fresh, near, x)
         return x
 
-That the general path gives the same values is an assumption, so the fix is unsafe. `gbfix apply
---verify` takes it if the code was run both ways, the shortcut taken and not taken, and did the same.
-Offered where the test asks whether there is anything to do, what is done if not is trivial, and
-the code that is then always run uses what was tested. `if len(set(lengths)) == 1: return ...` is such
-a shortcut, too, if lengths of any kind are treated after it.
+That the general path gives the same values is an assumption, so the fix is unsafe, unless all that is
+spared is a mask (`mask = None`) that does nothing in attention, `masked_fill` and the like.
+`gbfix apply --verify` takes it if the code was run both ways, the shortcut taken and not taken, and
+did the same. Offered where the test asks whether there is anything to do, what is done if not is
+trivial, and the code that is then always run uses what was tested.
+`if len(set(lengths)) == 1: return ...` is such a shortcut, too, if lengths of any kind are treated
+after it.
 """
 
 from __future__ import annotations
@@ -47,11 +49,13 @@ from gbfix.diagnoses import LOOP_EXIT, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.alike import alike
-from gbfix.lowering.idle import idle
+from gbfix.lowering.idle import Idle, idle
+from gbfix.lowering.neutral_uses import check_uses
 from gbfix.lowering.placement import compiled_test, eager_only_test
 from gbfix.lowering.views import walk_scope
 
 _REASON = "assumes that the general path gives the same where the test finds nothing to do"
+_DROPPED = "a mask that changes nothing takes the place of None, as far as it is used"
 _REGULAR = "assumes that the path for any lengths gives the same where all are alike"
 _UNCONDITIONAL = (ast.Raise, ast.Assert, ast.Delete, ast.Global, ast.Nonlocal, ast.Yield, ast.Await)
 
@@ -86,7 +90,27 @@ def propose(site: BreakSite, context: Context) -> Fix:
         edits = eager_only_test(node, torch, context)
     else:
         edits = compiled_test(node, torch, parts.guards, context)
+    if not busy and _drops_neutral(node, spared, found, context):
+        return Fix("bypass", Safety.REVIEW, _DROPPED, edits, context.needs_torch)
     return Fix("bypass", Safety.UNSAFE, _REASON, edits, context.needs_torch, by_running=True)
+
+
+def _drops_neutral(node: ast.If, spared: Sequence[ast.stmt], found: Idle, context: Context) -> bool:
+    """Whether all that is spared is a mask, which does nothing where it is used if it is kept."""
+    first = spared[0]
+    target = first.targets[0] if isinstance(first, ast.Assign) else None
+    if len(spared) != 1 or not isinstance(first, ast.Assign) or not isinstance(target, ast.Name):
+        return False
+    mask = next((m for m in found.masks if m.name == target.id), None)
+    block = context.info.module.parents[node]
+    if mask is None or ast.unparse(first.value) != "None" or block is not context.info.node:
+        return False
+    try:
+        end = node.end_lineno or node.lineno
+        check_uses(context.info.node, context.info.module, target.id, mask, end, context.facts)
+    except Refused:
+        return False
+    return True
 
 
 def _past_regular(node: ast.If, name: str, context: Context) -> Fix:

@@ -46,16 +46,26 @@ from __future__ import annotations
 
 import ast
 
-from gbfix.analysis.conditions import Leaf, NotApplicable, Refused, Split, split
-from gbfix.analysis.consumers import Consumer, consumers
+from gbfix.analysis.conditions import (
+    Leaf,
+    Negated,
+    NotApplicable,
+    Predicate,
+    Refused,
+    Split,
+    split,
+)
+from gbfix.analysis.consumers import consumers
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.sites import BreakSite
-from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import flat
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.neutral import Neutral, same_under, shortcut_mask, unchanged
-from gbfix.lowering.placement import compiled_block, eager_only_test
+from gbfix.lowering.idle import idle
+from gbfix.lowering.neutral import Neutral, same_under, shortcut_mask
+from gbfix.lowering.neutral_uses import check_uses, handed_on
+from gbfix.lowering.placement import compiled_block, compiled_test, eager_only_test
 from gbfix.lowering.views import is_elif, walk_scope
 
 _REASON = (
@@ -70,6 +80,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where the general path is not proven to give the same.
     """
     node = site.node
+    if isinstance(node, ast.IfExp):
+        return _spared(node, site.statement, context)
     if not isinstance(node, ast.If):
         raise NotApplicable("no-shortcut", "this is not a branch")
     taken, other = _returned(node, context)
@@ -86,6 +98,50 @@ def propose(site: BreakSite, context: Context) -> Fix:
     positions = _check_values(general, short, mask)
     _check_consumers(context, positions, mask)
     return _fix(node, parts, general, truth, context)
+
+
+def _spared(node: ast.IfExp, statement: ast.stmt, context: Context) -> Fix:
+    """`mask if mask.any() else None`, which is handed on: the mask is, when compiled.
+
+    Raises:
+        Refused: where what it is handed to may do something with the mask.
+    """
+    truth = _is_none(node.body)  # of the test where None is handed on
+    kept = node.orelse if truth else node.body
+    if truth == _is_none(node.orelse) or not isinstance(kept, ast.Name):
+        raise NotApplicable("no-shortcut", "this is not a mask or None")
+    parts = split(node.test, context.analysis, context.facts)
+    found = idle(_resolved(parts.predicate, context), context.analysis.values)
+    mask = next((m for m in found.masks if m.name == kept.id), None) if found is not None else None
+    if parts.guards or found is None or mask is None or found.truth is not truth:
+        raise Refused("no-neutral-mask", "the test does not say that the mask selects everything")
+    parent = context.info.module.parents[node]
+    scope, module = context.info.node, context.info.module
+    plain = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
+    if plain and module.parents[parent] is scope:  # what follows it stands below it
+        assert isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
+        name = parent.targets[0].id
+        check_uses(scope, module, name, mask.renamed(name), parent.lineno, context.facts)
+    elif not handed_on(node, scope, module, mask, context.facts):
+        raise Refused("consumer-unknown", "what the mask is handed to is not followed")
+    torch = context.torch(statement)
+    edits = (
+        eager_only_test(node, torch, context) if truth else compiled_test(node, torch, (), context)
+    )
+    return Fix("shortcut", Safety.REVIEW, _REASON, edits, context.needs_torch)
+
+
+def _resolved(predicate: Predicate, context: Context) -> Predicate:
+    """A predicate with the value of a name that was bound to it once."""
+    if isinstance(predicate, Negated):
+        return Negated(_resolved(predicate.part, context))
+    if not isinstance(predicate, Leaf) or not isinstance(predicate.node, ast.Name):
+        return predicate
+    definitions = definitions_of(context.info.node, context.info.module)
+    made = definitions.of(predicate.node)
+    if made is None or not definitions.holds(made.value, made):
+        return predicate
+    return Leaf(made.value, predicate.value, predicate.scalar)
 
 
 def _returned(node: ast.If, context: Context) -> tuple[ast.expr | None, ast.expr | None]:
@@ -178,54 +234,14 @@ def _check_consumers(context: Context, positions: list[int], mask: Neutral) -> N
                 raise Refused(
                     "consumer-unknown", "a caller keeps the result where it is not followed"
                 )
-            _check_uses(consumer, name, mask.renamed(name))
-
-
-def _check_uses(consumer: Consumer, name: str, mask: Neutral) -> None:
-    """Every read of the mask stands under `is not None`, in something that it leaves unchanged."""
-    module, seen = consumer.module, 0
-    for use in walk(consumer.scope):
-        if (
-            not isinstance(use, ast.Name)
-            or use.id != name
-            or use.lineno <= consumer.statement.lineno
-        ):
-            continue
-        if not isinstance(use.ctx, ast.Load):
-            raise Refused("consumer-unknown", f"a caller rebinds `{name}`")
-        parent = module.parents[use]
-        if isinstance(parent, ast.Compare) and _asks_none(parent):
-            continue
-        statement: ast.AST = use
-        while not isinstance(statement, ast.stmt):
-            statement = module.parents[statement]
-        above = module.parents[statement]
-        guarded = (
-            isinstance(above, ast.If)
-            and statement in above.body
-            and not above.orelse
-            and ast.unparse(above.test) == f"{name} is not None"
-        )
-        if not guarded or not _leaves_unchanged(statement, mask):
-            raise Refused(
-                "consumer-uses-mask", f"a caller does more with `{name}` than apply it as a mask"
+            check_uses(
+                consumer.scope,
+                consumer.module,
+                name,
+                mask.renamed(name),
+                consumer.statement.lineno,
+                context.facts,
             )
-        seen += 1
-    if not seen:
-        raise Refused("consumer-unknown", f"a caller never applies `{name}`")
-
-
-def _asks_none(node: ast.Compare) -> bool:
-    return (
-        len(node.ops) == 1 and isinstance(node.ops[0], ast.IsNot) and _is_none(node.comparators[0])
-    )
-
-
-def _leaves_unchanged(statement: ast.stmt, mask: Neutral) -> bool:
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return False
-    target = statement.targets[0]
-    return isinstance(target, ast.Name) and unchanged(statement.value, target.id, mask)
 
 
 def _fix(node: ast.If, parts: Split, general: list[ast.expr], truth: bool, context: Context) -> Fix:

@@ -100,9 +100,10 @@ def unchanged(node: ast.expr, name: str, mask: Neutral) -> bool:
 def _kept(node: ast.expr, mask: Neutral) -> ast.expr | None:
     """The operand that a masked operation hands on when everything is selected."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        if is_true(node.right, mask):
+        if is_true(node.right, mask) or _is_one(node.right, node.left, mask):
             return node.left
-        return node.right if is_true(node.left, mask) else None
+        other = is_true(node.left, mask) or _is_one(node.left, node.right, mask)
+        return node.right if other else None
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     method, arguments = node.func.attr, node.args
@@ -116,9 +117,28 @@ def _kept(node: ast.expr, mask: Neutral) -> ast.expr | None:
         if _selects(arguments[0], mask) and _same_kind(arguments[1], node.func.value):
             return node.func.value
     elif method == "masked_fill" and not on_torch and len(arguments) == 2:
-        if rejects(arguments[0], mask):
+        # Only a boolean tensor is taken, and what has no other element is false then.
+        if rejects(arguments[0], mask) or (mask.nothing and _is_mask(arguments[0], mask)):
             return node.func.value
     return None
+
+
+def _is_one(node: ast.expr, other: ast.expr, mask: Neutral) -> bool:
+    """`1 - mask.type_as(x)` beside `x`, of a mask that is zero: a product with it changes no bit."""
+    if not (mask.nothing and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub)):
+        return False
+    whole = isinstance(node.left, ast.Constant) and node.left.value == 1
+    cast = node.right
+    if not isinstance(cast, ast.Call) or not isinstance(cast.func, ast.Attribute):
+        return False
+    text = ast.unparse(other)
+    into = [ast.unparse(a) for a in cast.args]
+    same = (cast.func.attr, into) in [
+        ("type_as", [text]),
+        ("to", [text]),
+        ("to", [f"{text}.dtype"]),
+    ]
+    return whole and same and not cast.keywords and _is_mask(cast.func.value, mask)
 
 
 def _same_kind(filler: ast.expr, kept: ast.expr) -> bool:
