@@ -55,11 +55,22 @@ def leaves_to_operator(node: ast.If, module: Module, compiling: Callable[[ast.ex
     return False
 
 
+def wrapped_by(info: FunctionInfo) -> ast.Call | None:
+    """The mark that code outside gives a function: `Layer.forward = disable(Layer.forward)`."""
+    if info.outer is not None:
+        return None
+    name = info.node.name if info.owner is None else f"{info.owner.node.name}.{info.node.name}"
+    call = info.module.wrapped.get(name)
+    return call if call is not None and decorator_name(call, info.module) in MARKS else None
+
+
 def disabled(info: FunctionInfo) -> bool:
     """Whether a function, or one around it, carries a mark that keeps Dynamo from tracing it."""
     outer: FunctionInfo | None = info
     while outer is not None:
-        if any(decorator_name(d, outer.module) in DISABLE for d in outer.node.decorator_list):
+        if wrapped_by(outer) is not None or any(
+            decorator_name(d, outer.module) in DISABLE for d in outer.node.decorator_list
+        ):
             return True
         outer = outer.outer
     return False

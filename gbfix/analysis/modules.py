@@ -177,13 +177,27 @@ class Module:
                         found.setdefault(inner.id, []).append(node)
         return found
 
+    @cached_property
+    def wrapped(self) -> dict[str, ast.Call]:
+        """Functions and methods that top-level code replaces by what a call makes of them."""
+        if "disable" not in self.source.text:
+            return {}
+        found: dict[str, ast.Call] = {}
+        for node in _top_level(self.tree.body):
+            if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
+                continue
+            given = ast.unparse(node.value.args[0]) if node.value.args else ""
+            if any(ast.unparse(target) == given for target in node.targets):
+                found[given] = node.value
+        return found
+
     def forget(self) -> None:
         """Let go of the tree and of what was read from it."""
         self.parsed = None
         for info in self.__dict__.get("function_of", {}).values():
             if info.owner is not None:  # a class and its methods hold each other
                 info.owner.__dict__.pop("methods", None)
-        for name in ("bindings", "parents", "function_of", "_extents", "_uses"):
+        for name in ("bindings", "wrapped", "parents", "function_of", "_extents", "_uses"):
             self.__dict__.pop(name, None)
         self.source.__dict__.pop("line_starts", None)
 

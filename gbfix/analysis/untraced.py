@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gbfix.analysis.decorators import MARKS, decorator_name
+from gbfix.analysis.decorators import MARKS, decorator_name, wrapped_by
 from gbfix.analysis.draws import draw, is_computed_with
 from gbfix.analysis.dynamo_settings import TRACE_AUTOGRAD
 from gbfix.analysis.facts import Facts
@@ -308,6 +308,8 @@ def disabled_function(node: ast.AST, analysis: Analysis, facts: Facts) -> Functi
         info = next((m for m in methods if m is not None), None)
     else:
         info = facts.project.function_info(value.reference)
+    if info is not None and wrapped_by(info) is not None:
+        return info
     if info is None or not info.node.decorator_list:
         return None
     marks = {decorator_name(d, info.module) for d in info.node.decorator_list}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.decorators import MARKS, decorator_name
+from gbfix.analysis.decorators import MARKS, decorator_name, wrapped_by
 from gbfix.analysis.project import FunctionInfo
 from gbfix.fixes import Context
 from gbfix.source.text import Edit
@@ -16,6 +16,8 @@ def without_mark(info: FunctionInfo, context: Context) -> Edit:
         Refused: where there are several, or a comment says why it is there.
     """
     view = context.view
+    if wrapped_by(info) is not None:
+        raise Refused("other-mark", f"`{info.node.name}` is disabled by an assignment elsewhere")
     marks = [d for d in info.node.decorator_list if decorator_name(d, info.module) in MARKS]
     if len(marks) != 1:
         raise Refused(
