@@ -113,8 +113,10 @@ def _spared(node: ast.IfExp, statement: ast.stmt, context: Context) -> Fix:
     parts = split(node.test, context.analysis, context.facts)
     found = idle(_resolved(parts.predicate, context), context.analysis.values)
     mask = next((m for m in found.masks if m.name == kept.id), None) if found is not None else None
-    if parts.guards or found is None or mask is None or found.truth is not truth:
+    if (parts.guards and truth) or found is None or mask is None or found.truth is not truth:
         raise Refused("no-neutral-mask", "the test does not say that the mask selects everything")
+    # Whoever applies the mask takes a tensor, so that what was not proven need not be asked.
+    written = [guard for guard in parts.guards if hasattr(guard.node, "lineno")]
     parent = context.info.module.parents[node]
     scope, module = context.info.node, context.info.module
     plain = isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name)
@@ -126,7 +128,9 @@ def _spared(node: ast.IfExp, statement: ast.stmt, context: Context) -> Fix:
         raise Refused("consumer-unknown", "what the mask is handed to is not followed")
     torch = context.torch(statement)
     edits = (
-        eager_only_test(node, torch, context) if truth else compiled_test(node, torch, (), context)
+        eager_only_test(node, torch, context)
+        if truth
+        else compiled_test(node, torch, written, context)
     )
     return Fix("shortcut", Safety.REVIEW, _REASON, edits, context.needs_torch)
 

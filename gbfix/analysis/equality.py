@@ -58,11 +58,29 @@ def member(test: ast.expr) -> ast.Compare | None:
     return ast.Compare(test.comparators[0], [operator], [test.left])
 
 
+def asks_element(test: ast.expr) -> str | None:
+    """The name in `position[0] > 0`, of which a number is asked."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    limit, asked = test.comparators[0], test.left
+    if not isinstance(limit, ast.Constant) or not isinstance(limit.value, (int, float)):
+        return None
+    known = isinstance(asked, ast.Subscript) and isinstance(
+        asked.slice, (ast.Constant, ast.UnaryOp)
+    )
+    base = asked.value if isinstance(asked, ast.Subscript) and known else None
+    return base.id if isinstance(base, ast.Name) else None
+
+
 def tensor_test(node: ast.expr, module: Module) -> ast.expr | None:
     """`isinstance(node, torch.Tensor)`, as it is written in a module; None for what has no name."""
     torch = next((n for n, b in module.bindings.items() if b and b[-1] == "torch"), None)
     asked = member(node)
     node = asked.left if asked is not None else node
+    if isinstance(node, ast.Compare) and isinstance(node.comparators[0], ast.Constant):
+        node = node.left  # an element of a tensor is one, too
+        while isinstance(node, ast.Subscript):
+            node = node.value
     base = node
     while isinstance(base, ast.Attribute) or (
         isinstance(base, ast.Subscript) and isinstance(base.slice, ast.Constant)

@@ -59,9 +59,13 @@ def _with_item(base: Value, key: ast.expr, value: Value) -> Value:
     return replace(base, item=held, fields=None)
 
 
-def _is_float(node: ast.expr) -> bool:
-    """A float, which is looked for in a tensor rather than in a list or dict."""
-    return isinstance(node, ast.Constant) and isinstance(node.value, float)
+def _asks_tensor(node: ast.Compare) -> bool:
+    """`0.0 in x` and `0 in mask`: no list or dict is asked for a float, nor called a mask."""
+    number, asked = node.left, node.comparators[-1]
+    if not isinstance(number, ast.Constant) or type(number.value) not in (int, float):
+        return False
+    name = asked.id if isinstance(asked, ast.Name) else getattr(asked, "attr", "")
+    return isinstance(number.value, float) or name.endswith("mask")
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -361,7 +365,7 @@ class Expressions:
             if values[-1].may_be_tensor and not _is_text(node.left):
                 return SCALAR
             unknown = values[-1].only(Kind.UNKNOWN | Kind.MAYBE | Kind.NONE)
-            return MAYBE if unknown and _is_float(node.left) else STATIC
+            return MAYBE if unknown and _asks_tensor(node) else STATIC
         kinds = 0
         for value in values:
             kinds |= value.kinds

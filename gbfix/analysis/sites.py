@@ -15,11 +15,12 @@ from gbfix.analysis.conditions import data_kind, leaves
 from gbfix.analysis.decorators import disabled
 from gbfix.analysis.dynamic import CAPTURE_SHAPES, shape_from_data, treated_beside
 from gbfix.analysis.effects import function_effects
-from gbfix.analysis.equality import member
+from gbfix.analysis.equality import asks_element, member
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis, Condition
 from gbfix.analysis.log_settings import log_settings
 from gbfix.analysis.logs import log_family
+from gbfix.analysis.parameters import is_bare_parameter
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.reads import CAPTURE, Read, ReadKind, is_captured, reads
 from gbfix.analysis.trees import walk
@@ -130,11 +131,30 @@ def _conditions(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
         kinds = {leaf: k for leaf in operands if (k := data_kind(leaf, analysis))}
         if not kinds or _treated(condition.test, analysis):
             continue
-        # `0.0 in x` says enough: no list or dict is asked for a float, and fixes ask for a tensor.
-        certain = any(k != "possible" or member(leaf) is not None for leaf, k in kinds.items())
+        certain = any(
+            kind != "possible" or _says_enough(leaf, analysis, facts)
+            for leaf, kind in kinds.items()
+        )
         made = _condition_site(condition, analysis, facts, certain=certain)
         if made is not None:
             yield made
+
+
+def _says_enough(leaf: ast.expr, analysis: Analysis, facts: Facts) -> bool:
+    """Whether a test is one of a tensor, as a rule, so that fixes ask for one while compiling.
+
+    No list or dict is asked for a float, `0.0 in x`, and what a layer is given and asks an element of,
+    `position[0] > 0`, is a tensor.
+    """
+    if member(leaf) is not None:
+        return True
+    info, name = analysis.info, asks_element(leaf)
+    is_layer = (
+        info.owner is not None
+        and info.node.name == "forward"
+        and facts.project.is_module_class(info.owner.qualified)
+    )
+    return is_layer and name is not None and is_bare_parameter(name, info)
 
 
 def _asked(node: ast.BoolOp) -> list[ast.expr]:

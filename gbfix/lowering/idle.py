@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import Combined, Negated, Predicate
+from gbfix.analysis.equality import member
 from gbfix.analysis.values import Value
 from gbfix.lowering.neutral import Neutral, reduced, zero_test
 
@@ -52,7 +53,7 @@ def _test(node: ast.expr, values: Values) -> Idle | None:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         found = _test(node.operand, values)
         return None if found is None else Idle(not found.truth, found.masks)
-    if isinstance(node, ast.Compare):
+    if isinstance(node, ast.Compare) and member(node) is None:
         return _counted(node, values)
     reduction = reduced(node)
     if reduction is None:
