@@ -61,13 +61,7 @@ from gbfix.lowering.dense_gradients import Replacement, dense_sums
 from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression, selected
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
 from gbfix.lowering.functions import carried_names, function_body
-from gbfix.lowering.gradients import (
-    Flow,
-    attribute_flow,
-    gradients_are_off,
-    reads_gradients,
-    stale_reason,
-)
+from gbfix.lowering.gradients import Flow, attribute_flow, gradients_are_off, reads_gradients
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects, stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.layouts import check_layouts, check_types
@@ -76,6 +70,7 @@ from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
 from gbfix.lowering.shared_operands import shared_operands
 from gbfix.lowering.shared_statement import shared_statement
+from gbfix.lowering.stale_graphs import stale_reason
 
 LONGEST_COPY = 30
 

@@ -48,8 +48,9 @@ from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.conditional.steps import MaskedSteps
-from gbfix.lowering.gradients import gradients_are_off, stale_reason
+from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.placement import compiled_block, width_for
+from gbfix.lowering.stale_graphs import stale_reason
 from gbfix.lowering.stores import has_value_form
 from gbfix.lowering.views import block_of, is_elif
 

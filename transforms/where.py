@@ -50,12 +50,12 @@ from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_
 from gbfix.lowering.branch import Arm, Branch, find_branch
 from gbfix.lowering.expression import ZERO_GRADIENTS, Check, conditional_expression, selected
 from gbfix.lowering.forms import Writer
-from gbfix.lowering.gradients import stale_reason
 from gbfix.lowering.hazards import stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
 from gbfix.lowering.shared_statement import shared_statement
+from gbfix.lowering.stale_graphs import stale_reason
 
 MOST_OPERATIONS = 12
 # Plain arithmetic, comparisons and selects: defined everywhere, fused into one kernel, and with a

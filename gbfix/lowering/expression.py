@@ -25,11 +25,12 @@ from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_
 from gbfix.lowering.branch import check_tensor
 from gbfix.lowering.dense_gradients import dense_sums, with_dense_sums
 from gbfix.lowering.doubling import in_compiled_path
-from gbfix.lowering.gradients import gradients_are_off, held_attributes, stale_graph, stale_reason
+from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import around, compiled_block, unlike_shapes, width_for
 from gbfix.lowering.shared_operands import copies_needed
+from gbfix.lowering.stale_graphs import held_attributes, stale_graph, stale_reason
 from gbfix.lowering.views import is_elif
 from gbfix.source.text import Edit
 

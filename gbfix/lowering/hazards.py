@@ -20,8 +20,8 @@ from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.lowering.aliases import own_names, shared_root
 from gbfix.lowering.branch import Arm, Branch
-from gbfix.lowering.gradients import held_attributes, stale_graph, standing_for
 from gbfix.lowering.reads import spared_read
+from gbfix.lowering.stale_graphs import held_attributes, stale_graph, standing_for
 
 _VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 _SETUP = frozenset(
