@@ -24,7 +24,7 @@ from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
 from gbfix.analysis.records import Records, field_value
 from gbfix.analysis.trees import first_line, statements, walk
-from gbfix.analysis.usage import presumed_tensors, tensor_parameters
+from gbfix.analysis.usage import is_returned, is_tested, presumed_tensors, tensor_parameters
 from gbfix.analysis.values import (
     MAYBE,
     NOTHING,
@@ -233,7 +233,15 @@ class Facts:
         )
         if not is_layer and not compiled_directly(info):
             return frozenset()
-        return presumed_tensors(info.node, info.module)
+        found = presumed_tensors(info.node, info.module)
+        if compiled_directly(info):
+            return found
+        # What a layer returns is a tensor; what else it calculates with may well be a number.
+        return frozenset(
+            name
+            for name in found
+            if is_returned(info.node, name) and not is_tested(info.node, name)
+        )
 
     def instance(self, cls: ClassInfo) -> Value:
         """An instance of a class of the project."""

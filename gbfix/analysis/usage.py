@@ -80,13 +80,25 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
         if isinstance(item.value, ast.Name) and _tensor_index(item.slice):
             found.add(item.value.id)
         chosen = _chosen_by(item.slice, compared) if not module.uses_numpy else None
-        if chosen is not None and isinstance(item.value, ast.Name):
-            found |= {*chosen, item.value.id}
+        if chosen is not None and _is_tensor_use(item, module):
+            found |= chosen
+            if isinstance(item.value, ast.Name):
+                found.add(item.value.id)
     for operation in of_kind(function, ast.BinOp):
         if isinstance(operation.op, ast.MatMult):
             operands = (operation.left, operation.right)
             found |= {n.id for n in operands if isinstance(n, ast.Name)}
     return frozenset(found & names)
+
+
+def _is_tensor_use(node: ast.expr, module: Module) -> bool:
+    """Whether something is an argument of torch, or has a method that only tensors have."""
+    parent = module.parents.get(node)
+    if isinstance(parent, ast.Attribute):
+        return proves_tensor(parent.attr, module)
+    if not isinstance(parent, ast.Call) or node not in parent.args:
+        return False
+    return (module.qualify(parent.func) or "").startswith("torch.")
 
 
 def _chosen_by(index: ast.expr, compared: dict[str, set[str]]) -> set[str] | None:
@@ -151,6 +163,18 @@ def presumed_tensors(function: Function, module: Module) -> frozenset[str]:
         elif not isinstance(parent, ast.BinOp | ast.UnaryOp | ast.Return | ast.Tuple):
             names.discard(node.id)
     return frozenset(found & names)
+
+
+def is_returned(function: Function, name: str) -> bool:
+    """Whether a function returns what a name holds, as it is."""
+    returned = [n.value for n in walk(function) if isinstance(n, ast.Return)]
+    return any(isinstance(value, ast.Name) and value.id == name for value in returned)
+
+
+def is_tested(function: Function, name: str) -> bool:
+    """Whether a name takes part in what decides a branch or a loop."""
+    tests = [n.test for n in walk(function) if isinstance(n, (ast.If, ast.IfExp, ast.While))]
+    return any(isinstance(n, ast.Name) and n.id == name for test in tests for n in walk(test))
 
 
 def _is_item(node: ast.expr) -> bool:
