@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.conditions import Refused
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.draws import PLAIN, as_uniform, draw
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.trees import walk
@@ -19,6 +20,8 @@ from gbfix.lowering.choices import choice_text
 from gbfix.lowering.course import Course, Meeting, Method
 from gbfix.lowering.doubling import in_compiled_path, substituted, twice
 from gbfix.source.text import Edit
+
+_MAKING = frozenset("arange linspace zeros ones full empty eye rand randn tensor".split())
 
 
 class CourseWriter:
@@ -144,7 +147,22 @@ class CourseWriter:
             text = f"{text}.reshape(())"
         if not value.unshared and self._may_change():
             text = f"{text}.clone()"
+        if any(map(self._is_on_default_device, self.course.meetings)):
+            text = f"{text}.cpu()"  # which meets tensors of every device, as a number does
         return f"{text}.double()" if self.course.computed else text
+
+    def _is_on_default_device(self, meeting: Meeting) -> bool:
+        """Whether a number meets a tensor that is made where no other tensor tells the device."""
+        info, partner = self.context.info, meeting.partner
+        if isinstance(partner, ast.Name):
+            statement = definitions_of(info.node, info.module).of(partner)
+            partner = statement.value if statement is not None else partner
+        while isinstance(partner, ast.Call) and isinstance(partner.func, ast.Attribute):
+            name = info.module.qualify(partner.func)
+            if name is not None and name.removeprefix("torch.") in _MAKING:
+                return all(k.arg != "device" for k in partner.keywords)
+            partner = partner.func.value
+        return False
 
     def _replaced(self, node: ast.expr) -> str | None:
         """What stands for a number that itself is a read or a call of a function; binds tightly."""
