@@ -106,7 +106,8 @@ class Reach:
     def whole(self) -> Whole:
         """The region of the project, as it is known now."""
         reached = frozenset().union(*(notes.reached for notes in self.notes.values()))
-        return Whole(reached, {c: frozenset(names) for c, names in self._callers().items()})
+        files = frozenset(path for path, notes in self.notes.items() if notes.reached)
+        return Whole(reached, files, {c: frozenset(n) for c, n in self._callers().items()})
 
     def is_unsure(self, path: Path) -> bool:
         """Whether what was said of a file's sites depends on other files that were not asked."""

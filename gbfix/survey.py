@@ -81,9 +81,10 @@ class Notes:
 
 @dataclass(frozen=True)
 class Whole:
-    """The region of the whole project, once it is known: its functions, and who calls whom."""
+    """The region of the whole project, once it is known: functions, their files, who calls whom."""
 
     reached: frozenset[str]
+    files: frozenset[Path] = frozenset()
     callers: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
@@ -137,7 +138,7 @@ class Survey:
         found = regions.reached_from(plan, others)
         own = {node: info for node, info in found.items() if info.module is module}
         asked = _Asked(module, own, facts, regions.edges, whole)
-        facts.region, facts.calling = asked, asked.calling
+        facts.region, facts.calling, facts.reaches = asked, asked.calling, asked.reaches
         looking = Looking([module.source], self.settings)
         looking.modules[path] = module
         looking.visit(looking.states, facts, {module: list(own.values())}, first=True)
@@ -236,6 +237,15 @@ class _Asked:
                 return self._is_reached(info)
         self.unsure = True
         return False
+
+    def reaches(self, module: Module) -> bool:
+        """Whether a function of a module may be in the region."""
+        if module is self._module:
+            return bool(self._own)
+        if self._whole is None:
+            self.unsure = True
+            return False
+        return module.source.path in self._whole.files
 
     def _is_reached(self, info: FunctionInfo) -> bool:
         assert self._whole is not None

@@ -94,6 +94,7 @@ class Facts:
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
         self._made: dict[DynamoSetting, bool] = {}
         self.calling: Callable[[FunctionInfo], Iterable[Analysis]] = CallIndex(self).calling
+        self.reaches: Callable[[Module], bool] = lambda module: True
 
     def kept(self, module: Module) -> Kept:
         """What was found out about a module."""

@@ -21,6 +21,9 @@ from gbfix.source.text import SourceFile
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINED = re.compile(r"def(?:\s|\\)+(\w+)")
+_CLASS = re.compile(r"class(?:\s|\\)+(\w+)\s*(?:\(([^)]*)\))?")
+_NAME = re.compile(r"\w+")
+_ALIAS = re.compile(r"(\w+)\s+as\s+(\w+)")
 _CALLED_ATTRIBUTE = re.compile(r"\.\s*(\w+)\s*\(")
 _RECORDS = frozenset({"dataclass", "define", "frozen", "NamedTuple"})
 BUILTINS = frozenset(dir(builtins))
@@ -216,6 +219,16 @@ class Module:
     def called_attributes(self) -> frozenset[str]:
         """The names of attributes that are called, as far as the text shows it."""
         return frozenset(map(sys.intern, _CALLED_ATTRIBUTE.findall(self.source.text)))
+
+    @cached_property
+    def classes(self) -> dict[str, frozenset[str]]:
+        """What seem to be classes, with the last names of what they are derived from or stand for."""
+        text, found = self.source.text, dict[str, set[str]]()
+        for name, bases in _CLASS.findall(text):
+            found.setdefault(name, set()).update(_NAME.findall(bases))
+        for name, alias in _ALIAS.findall(text):
+            found.setdefault(alias, set()).add(name)
+        return {sys.intern(name): frozenset(map(sys.intern, b)) for name, b in found.items()}
 
     @cached_property
     def defined(self) -> frozenset[str]:

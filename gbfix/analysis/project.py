@@ -83,6 +83,7 @@ class Project:
         self.roots: dict[Path, Mapping[str, str]] = {}
         self.aliases: set[str] = set()  # type aliases that are being resolved
         self._missing: set[str] = set()
+        self._related: dict[str, frozenset[str]] = {}
         self._classes: dict[ast.ClassDef, ClassInfo] = {}
         self._class_named: dict[str, ClassInfo | None] = {}
         self._found: dict[str, tuple[Module, ast.AST] | None] = {}
@@ -100,6 +101,29 @@ class Project:
         """The modules of the run. Who reads this may come to depend on each of them."""
         self.consulted_all = True
         return self._given
+
+    def related(self, name: str) -> frozenset[str]:
+        """Names of the classes that may share an object with a class: derived ones and their bases."""
+        if name not in self._related:
+            derived = _spread({name}, self._derived)
+            self._related[name] = frozenset(_spread(derived, self._bases))
+        return self._related[name]
+
+    @cached_property
+    def _bases(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for module in self.given:
+            for name, bases in module.classes.items():
+                found.setdefault(name, set()).update(bases)
+        return found
+
+    @cached_property
+    def _derived(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for name, bases in self._bases.items():
+            for base in bases:
+                found.setdefault(base, set()).add(name)
+        return found
 
     def naming(self, name: str) -> Sequence[Module]:
         """The modules of the run in whose text a name stands."""
@@ -300,6 +324,16 @@ class Project:
             for base in c.bases
             if self.class_info(base) is None
         )
+
+
+def _spread(names: set[str], steps: Mapping[str, set[str]]) -> set[str]:
+    """Some names with all that steps lead to from them."""
+    found, todo = set(names), list(names)
+    while todo:
+        new = steps.get(todo.pop(), set()) - found
+        found |= new
+        todo += new
+    return found
 
 
 def words(text: str) -> set[str]:

@@ -253,6 +253,9 @@ class Parents(dict[ast.AST, ast.AST]):
             raise KeyError(node)
         return dict.__getitem__(self, node)
 
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, ast.AST) and self.get(node) is not None
+
     def get(self, node: ast.AST, default: ast.AST | None = None) -> ast.AST | None:  # type: ignore[override]
         """The parent, or the default for the module itself and for nodes of other trees."""
         try:

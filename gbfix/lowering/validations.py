@@ -6,6 +6,7 @@ Knows statements and their effects, nothing of what is checked.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 
 from gbfix.analysis.conditions import Refused
@@ -16,6 +17,9 @@ from gbfix.fixes import Context
 
 RAISES = "a failing check raises RuntimeError instead of the original exception when compiled"
 SKIPS = "the check is not made in the compiled path"
+
+# What stands before the name of a method that is called on `self`, defined, or told of in a comment.
+_OWN = re.compile(r"\bself\s*\.\s*\Z|\bdef\s+\Z|^\s*#")
 
 
 def check_only_raises(body: Sequence[ast.stmt], context: Context) -> None:
@@ -68,10 +72,9 @@ def _catching_caller(info: FunctionInfo, facts: Facts, seen: set[ast.AST]) -> st
     if info.owner is not None and name in {"__init__", "__post_init__", "forward", "__call__"}:
         name = info.owner.node.name
     for module in facts.project.naming(name):
-        for node in module.naming(name):
-            call = module.parents.get(node)
-            if not isinstance(call, ast.Call) or call.func is not node:
-                continue
+        if not _may_call(info, name, module, facts) or not facts.reaches(module):
+            continue
+        for call in module.uses(name).calls:
             function = _function_of(call, module)
             if function not in facts.region:
                 continue
@@ -82,6 +85,23 @@ def _catching_caller(info: FunctionInfo, facts: Facts, seen: set[ast.AST]) -> st
             if found is not None:
                 return found
     return None
+
+
+def _may_call(info: FunctionInfo, name: str, module: Module, facts: Facts) -> bool:
+    """Whether a module may call a function by a name, as far as its text and class names tell.
+
+    `self.check()` runs a method of a class, of one that it derives from, or of one derived from it.
+    """
+    if module is info.module or info.owner is None or name != info.node.name:
+        return True
+    text = module.source.text
+    if not re.search(rf"{name}\s*\(", text):
+        return False
+    before = (text[text.rfind("\n", 0, m.start()) + 1 : m.start()]
+              for m in re.finditer(rf"{name}\b", text))  # fmt: skip
+    if all(_OWN.search(line) for line in before):
+        return not facts.project.related(info.owner.node.name).isdisjoint(module.classes)
+    return True
 
 
 def _function_of(node: ast.AST, module: Module) -> ast.AST:
