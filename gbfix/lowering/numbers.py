@@ -132,8 +132,10 @@ class _Follower:
         while not isinstance(current, ast.stmt):
             current = self.parents[current]
         above = self.parents[current]
-        raised = isinstance(current, ast.Raise) and isinstance(above, ast.If)
-        return raised and isinstance(self.parents[node], ast.FormattedValue)
+        if not isinstance(above, ast.If) or current not in above.body:
+            return False
+        shown = isinstance(self.parents[node], ast.FormattedValue)
+        return shown and isinstance(above.body[-1], ast.Raise)
 
     def _escapes(self, node: ast.expr) -> Refused:
         text = ast.unparse(self.parents[node])
@@ -329,7 +331,8 @@ class _Follower:
         if asks is None:
             raise Refused("scalar-tested", f"`{text}` compares the number with another number")
         other = parent.comparators[0] if parent.left is node else parent.left
-        if not compares_alike(other, self.analysis):
+        made = self.definitions.of(other) if isinstance(other, ast.Name) else None
+        if not compares_alike(made.value if made is not None else other, self.analysis):
             self.course.computed = True  # in double precision no other number is rounded
             self._others(other, node)
         self._tested(parent, asks)
