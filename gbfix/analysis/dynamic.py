@@ -124,19 +124,6 @@ def mask_like(node: ast.expr, value: Value, base: Value) -> bool:
     return bool(named) and not value.only(Kind.UNKNOWN)
 
 
-def data_slices(node: ast.Subscript, analysis: Analysis) -> list[ast.Slice]:
-    """The slices of an index that have a tensor as a bound."""
-    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    found = []
-    for part in parts:
-        if not isinstance(part, ast.Slice):
-            continue
-        bounds = [analysis.values.get(b) for b in (part.lower, part.upper) if b is not None]
-        if any(b is not None and b.may_be_tensor for b in bounds):
-            found.append(part)
-    return found
-
-
 def _size_from_data(node: ast.Call, name: str, analysis: Analysis) -> bool:
     given = {k.arg for k in node.keywords}
     arguments = operands(node, analysis)

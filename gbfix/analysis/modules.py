@@ -23,7 +23,6 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 _DEFINED = re.compile(r"def(?:\s|\\)+(\w+)")
 _CLASS = re.compile(r"class(?:\s|\\)+(\w+)\s*(?:\(([^)]*)\))?")
 _NAME = re.compile(r"\w+")
-_ALIAS = re.compile(r"(\w+)\s+as\s+(\w+)")
 _CALLED_ATTRIBUTE = re.compile(r"\.\s*(\w+)\s*\(")
 _RECORDS = frozenset({"dataclass", "define", "frozen", "NamedTuple"})
 BUILTINS = frozenset(dir(builtins))
@@ -226,8 +225,14 @@ class Module:
         text, found = self.source.text, dict[str, set[str]]()
         for name, bases in _CLASS.findall(text):
             found.setdefault(name, set()).update(_NAME.findall(bases))
-        for name, alias in _ALIAS.findall(text):
-            found.setdefault(alias, set()).add(name)
+        before, *rest = text.split(
+            " as "
+        )  # faster than a regular expression that begins at each word
+        for after in rest:
+            alias, name = _NAME.match(after), before[-99:].rsplit(None, 1)
+            if alias is not None and name:
+                found.setdefault(alias[0], set()).update(_NAME.findall(name[-1]))
+            before = after
         return {sys.intern(name): frozenset(map(sys.intern, b)) for name, b in found.items()}
 
     @cached_property
