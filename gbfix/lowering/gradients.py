@@ -103,6 +103,11 @@ class Flow(enum.IntEnum):
     YES = 2
 
 
+def without_gradient(node: ast.expr, analysis: Analysis, facts: Facts) -> bool:
+    """Whether a value surely requires no gradient: made of buffers, detached values and constants."""
+    return gradient_flow(node, analysis, facts) is Flow.NO
+
+
 def gradient_flow(node: ast.expr, analysis: Analysis, facts: Facts) -> Flow:
     """Whether gradients flow through a value to an input, a parameter or a layer."""
     return _flow(node, analysis, facts, _Seen())
