@@ -71,6 +71,7 @@ from gbfix.lowering.results import Result, Straight, check_results, straighten
 from gbfix.lowering.shared_operands import shared_operands
 from gbfix.lowering.shared_statement import shared_statement
 from gbfix.lowering.stale_graphs import stale_reason
+from gbfix.lowering.turned import check_turned
 
 LONGEST_COPY = 30
 
@@ -102,6 +103,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     in_place = check_in_place(branch, None, context)
     for arm in branch.arms:
         check_arm(arm, in_place, analysis, context.facts)
+    if not gradients_are_off(branch.node, context.info):
+        check_turned([arm.statements for arm in branch.arms], analysis)
     check_objects(branch, analysis, context.facts)
     stored = [o.name for o in branch.outputs if o.is_attribute]
     check_stores(branch.place, stored, analysis, context.facts)

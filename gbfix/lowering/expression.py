@@ -31,6 +31,7 @@ from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import around, compiled_block, unlike_shapes, width_for
 from gbfix.lowering.shared_operands import copies_needed
 from gbfix.lowering.stale_graphs import held_attributes, stale_graph, stale_reason
+from gbfix.lowering.turned import check_turned, check_view_attributes
 from gbfix.lowering.views import is_elif
 from gbfix.source.text import Edit
 
@@ -111,6 +112,9 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
     else:
         stored = [n for t in getattr(statement, "targets", ()) if (n := dotted(t)) is not None]
         check_stores((statement, statement), stored, analysis, context.facts)
+        check_view_attributes(values, analysis)
+        if not gradients_are_off(statement, context.info):
+            check_turned([[value] for value in values], analysis)
         a, b = (_cloned(n, t, context) for n, t in zip(values, (a, b), strict=True))
         if not gradients_are_off(statement, context.info):
             sums = dense_sums(values, frozenset(), analysis, context.view)

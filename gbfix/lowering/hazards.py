@@ -18,12 +18,12 @@ from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import ClassInfo
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
-from gbfix.lowering.aliases import own_names, shared_root
+from gbfix.lowering.aliases import own_names
 from gbfix.lowering.branch import Arm, Branch
 from gbfix.lowering.reads import spared_read
 from gbfix.lowering.stale_graphs import held_attributes, stale_graph, standing_for
+from gbfix.lowering.turned import check_view_attributes
 
-_VIEW_ATTRIBUTES = frozenset({"T", "mT", "H", "mH", "real", "imag"})
 _SETUP = frozenset(
     {"__init__", "__post_init__", "reset_parameters", "_init_weights", "__setstate__"}
 )
@@ -65,15 +65,7 @@ def check_arm(arm: Arm, in_place: frozenset[str], analysis: Analysis, facts: Fac
     if found.dynamic:
         text = ast.unparse(found.dynamic[0])
         raise Refused("dynamic-shape-in-arm", f"the shape of `{text}` in an arm depends on data")
-    for node in _walk(arm.statements):
-        if isinstance(node, ast.Attribute) and node.attr in _VIEW_ATTRIBUTES:
-            base = analysis.values.get(node.value)
-            if base is not None and base.may_be_tensor and shared_root(node.value, analysis, own):
-                raise Refused(
-                    "view-attribute",
-                    f"`{ast.unparse(node)}` in an arm counts as an alias to `torch.cond`; "
-                    "`transpose` does not",
-                )
+    check_view_attributes(arm.statements, analysis)
     floats = _float_parameters(analysis)
     for condition in found.conditions:
         tested = floats & {n.id for n in walk(condition.test) if isinstance(n, ast.Name)}
