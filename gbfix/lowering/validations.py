@@ -92,11 +92,13 @@ def _may_call(info: FunctionInfo, name: str, module: Module, facts: Facts) -> bo
 
     `self.check()` runs a method of a class, of one that it derives from, or of one derived from it.
     """
-    if module is info.module or info.owner is None or name != info.node.name:
+    if module is info.module:
         return True
     text = module.source.text
     if not re.search(rf"{name}\s*\(", text):
         return False
+    if info.owner is None or name != info.node.name:
+        return True
     before = (text[text.rfind("\n", 0, m.start()) + 1 : m.start()]
               for m in re.finditer(rf"{name}\b", text))  # fmt: skip
     if all(_OWN.search(line) for line in before):
