@@ -10,8 +10,8 @@ comparing, and what the client does itself.
 Processor seconds of both are compared, since they depend less on what else the machine does, and the
 two take turns, target by target, so that both meet the same machine. What
 happens once a process, before the first target, is told apart on both sides: importing torch and the
-compiler, and a first run of a loop, or what a server does while it starts. The search for inputs is not
-measured.
+compiler, and a first run of a loop, or what a server does while it starts. The client has loaded the
+fixes before, since who verifies a rewrite has made it. The search for inputs is not measured.
 
     python benchmarks/checker_overhead.py --backend aot_eager --save
 """
@@ -38,6 +38,9 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from gpu_check import EXAMPLES, examples  # noqa: E402
 
+from gbfix import engine  # noqa: E402
+from gbfix.settings import Region, Settings  # noqa: E402
+from gbfix.source.text import SourceFile  # noqa: E402
 from gbfix.verify.checker import inputs_for, verify_sides  # noqa: E402
 from gbfix.verify.jobs import Job, Limits, Outcome, read_frame, write_frame  # noqa: E402
 from gbfix.verify.messages import RunSpec  # noqa: E402
@@ -45,7 +48,9 @@ from gbfix.verify.options import Options  # noqa: E402
 from gbfix.verify.worker import Workers  # noqa: E402
 
 RESULTS = HERE / "results" / "checker_overhead.json"
-RUN = "gbfix.verify.execute:run"
+RUNS = ("gbfix.verify.execute:run", "gbfix.verify.consecutive:run_each")
+# A text for the client to load its fixes for.
+BRANCH = b"import torch\n\n\ndef f(x):\n    if x.sum() > 0:\n        x = x + 1\n    return x\n"
 
 
 class Recording(Workers):
@@ -57,7 +62,9 @@ class Recording(Workers):
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run jobs as always."""
-        self.specs += [pickle.loads(job.arguments)[0] for job in jobs if job.function == RUN]
+        for job in jobs:
+            if job.function in RUNS:
+                self.specs += pickle.loads(job.arguments)
         return super().run(jobs)
 
 
@@ -96,6 +103,7 @@ def checked(backend: str, names: list[str], bare: Bare) -> tuple[int, Cost, Cost
     with Workers(1) as workers:
         for task in tasks:
             inputs.append(inputs_for(workers, task.original, task.rewritten, options))  # type: ignore[union-attr]
+    engine.run([SourceFile.decode(Path("branch.py"), BRANCH)], Settings(region=Region.ALL))
     before, own, wall = children(), 0.0, 0.0
     alone = Cost()
     runs = 0

@@ -7,6 +7,7 @@ skips and operators are recorded beside it. The module knows nothing of who asks
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from unittest import mock
 
 import torch
 
-from gbfix.dynamo.control import comparable, compile_with, is_compiled, lookup, reset
+from gbfix.dynamo.control import comparable, compile_with, is_compiled, left_alone, lookup, reset
 from gbfix.dynamo.operators import OperatorCounter
 from gbfix.dynamo.records import Break, Capture, Fragment, Skip
 
@@ -78,6 +79,8 @@ def recording(
     reset()
     with (
         comparable(emulate_precision_casts=emulate_precision_casts),
+        # What becomes of a record is up to who listens, and no part of what is compiled.
+        left_alone(logging.Logger._log),
         compile_with(recorder.backend, fullgraph=fullgraph, dynamic=dynamic),
         _watching_breaks(recorder),
         _watching_skips(recorder),

@@ -169,6 +169,32 @@ def without_notes() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def left_alone(*functions: Any) -> Iterator[None]:
+    """Keep Dynamo from compiling functions, and all that they call, where a break has led into them.
+
+    `eval_frame.set_code_exec_strategy`: seen on torch 2.13; where it is missing nothing is done.
+    """
+    try:
+        from torch._C._dynamo.eval_frame import (
+            _FrameAction,
+            _FrameExecStrategy,
+            set_code_exec_strategy,
+        )
+    except ImportError:
+        yield
+        return
+    for function in functions:
+        skip = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+        set_code_exec_strategy(function.__code__, skip)
+    try:
+        yield
+    finally:
+        for function in functions:
+            default = _FrameExecStrategy(_FrameAction.DEFAULT, _FrameAction.DEFAULT)
+            set_code_exec_strategy(function.__code__, default)
+
+
+@contextlib.contextmanager
 def _guards_not_timed() -> Iterator[None]:
     """Keep Dynamo from timing the guards of each graph, for a log that nobody reads here.
 

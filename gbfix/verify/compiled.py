@@ -7,12 +7,12 @@ is what the rewrite may be off as well. Those runs are made only where something
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gbfix.dynamo.records import Capture
 from gbfix.verify.diagnosing import diagnosed
-from gbfix.verify.jobs import Limits
+from gbfix.verify.jobs import Limits, Outcome
 from gbfix.verify.messages import Findings, RunRecord, Runs, RunSpec
 from gbfix.verify.probing import FULLGRAPH, INFERENCE, job, record_of
 from gbfix.verify.session import Session, Stop
@@ -63,7 +63,8 @@ def run_compiled(session: Session) -> None:
         if way == ways[0]:
             runs[way] = replace(runs[way], original_compiled=original.calls)
             _count_breaks(session, original, record, counts)
-    findings = _judged_fully(session, runs)
+    known = {ways[-1]: outcomes[len(ways) + 1]} if session.options.fullgraph_before else {}
+    findings = _judged_fully(session, runs, known)
     session.remarks = (*session.remarks, *(text for found in findings for text in found.remarks))
     differences = session.steady(d for found in findings for d in found.differences)
     failures = [error for found in findings for error in found.compiler_errors]
@@ -110,24 +111,28 @@ def _static_specs(session: Session) -> list[RunSpec]:
     ]
 
 
-def _judged_fully(session: Session, runs: dict[_Way, Runs]) -> list[Findings]:
+def _judged_fully(
+    session: Session, runs: dict[_Way, Runs], known: Mapping[_Way, Outcome]
+) -> list[Findings]:
     """Judge each way, and those that show anything once more with all that may excuse it.
 
     The original's own compiled run and its float64 reference only ever widen what is allowed, so
-    most targets do not need them.
+    most targets do not need them. `known` are runs of the original that have been made.
     """
     first = session.judged([(runs[way], way.name) for way in runs])
     findings = dict(zip(runs, first, strict=True))
     doubtful = [way for way in runs if findings[way].differences or findings[way].remarks]
     missing = [way for way in doubtful if runs[way].original_compiled is None]
-    specs = [way.spec(session, session.original) for way in missing]
+    unknown = [way for way in missing if way not in known]
+    specs = [way.spec(session, session.original) for way in unknown]
     specs += [session.spec(session.original, way.label, reference=True) for way in doubtful]
     outcomes = session.run(specs)
-    for way, outcome in zip(missing, outcomes, strict=False):
-        compiled = session.of_original(outcome, f"compiled{way.name}")
+    own = {**known, **dict(zip(unknown, outcomes, strict=False))}
+    for way in missing:
+        compiled = session.of_original(own[way], f"compiled{way.name}")
         if not (way.fullgraph and compiled.refused):
             runs[way] = replace(runs[way], original_compiled=compiled.calls)
-    for way, outcome in zip(doubtful, outcomes[len(missing) :], strict=True):
+    for way, outcome in zip(doubtful, outcomes[len(unknown) :], strict=True):
         runs[way] = replace(runs[way], reference=record_of(outcome).calls or None)
     judged = session.judged([(runs[way], way.name) for way in doubtful])
     for way, found in zip(doubtful, judged, strict=True):

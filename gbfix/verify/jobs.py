@@ -22,15 +22,15 @@ class Job:
     """A function as `module:name`, its pickled arguments, and its limits.
 
     `prepare`, another function, is called in the server before, once and for all jobs that name it;
-    what it leaves in memory is there in every job. `often` is a function of the same kind, which takes
-    so long that it is called only when many jobs have named it.
+    what it leaves in memory is there in every job. With `within` the job itself is done in the
+    server, since it runs no code but gbfix's.
     """
 
     function: str
     arguments: bytes
     limits: Limits = field(default_factory=Limits)
     prepare: str | None = None
-    often: str | None = None
+    within: bool = False
 
 
 @dataclass(frozen=True)

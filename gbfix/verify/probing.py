@@ -143,8 +143,7 @@ def job(function: str, limits: Limits, *arguments: Any) -> Job:
     """A job with its arguments pickled."""
     backends = {getattr(argument, "backend", None) for argument in arguments} - {None}
     prepare = "gbfix.dynamo.warming:warm_up_inductor" if "inductor" in backends else None
-    often = "gbfix.dynamo.warming:warm_up_well" if backends else None
-    return Job(function, pickle.dumps(arguments), limits, prepare, often)
+    return Job(function, pickle.dumps(arguments), limits, prepare)
 
 
 def record_of(outcome: Outcome) -> RunRecord:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gbfix.dynamo.backends import default_backend
-from gbfix.verify.jobs import Job, Limits, Outcome
+from gbfix.verify.jobs import Limits, Outcome
 from gbfix.verify.messages import Findings, RunRecord, Runs, RunSpec
 from gbfix.verify.options import Options
 from gbfix.verify.probing import WAYS, Probe, job, record_of
 from gbfix.verify.recipes import Inputs
+from gbfix.verify.sharing import make_runs
 from gbfix.verify.targets import Side
 from gbfix.verify.verdict import Difference, Evidence, Kind, Status
 from gbfix.verify.worker import Workers
@@ -86,12 +87,8 @@ class Session:
         )
 
     def run(self, specs: Iterable[RunSpec]) -> list[Outcome]:
-        """Make runs, each in a process of its own."""
-        return self.workers.run([self.job(spec) for spec in specs])
-
-    def job(self, spec: RunSpec) -> Job:
-        """The job that makes a run."""
-        return job("gbfix.verify.execute:run", self.options.limits, spec)
+        """Make runs, which cannot change what others show."""
+        return make_runs(self.workers, list(specs), self.options.limits)
 
     def judged(self, runs: Sequence[tuple[Runs, str]]) -> tuple[Findings, ...]:
         """Have runs compared, each with what to add to the names of its modes."""
@@ -99,6 +96,7 @@ class Session:
             return ()
         limits = Limits(self.options.limits.seconds, None)
         comparing = job("gbfix.verify.judge:judge_all", limits, tuple(runs), self.options.leeway)
+        comparing = replace(comparing, within=True)
         (outcome,) = self.workers.run([comparing])
         if outcome.result is None:
             raise Stop(Status.NOT_RUN, f"the comparison: {outcome.failure}")
