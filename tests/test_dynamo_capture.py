@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -161,3 +162,34 @@ def test_fragments_say_what_is_in_each_graph_and_what_cut_it() -> None:
     assert [f.cut_by for f in found.fragments] == [0, 1, None]
     assert found.breaks[0].line == function.__code__.co_firstlineno + 2
     assert {f.function for f in found.fragments} == {"function"}
+
+
+class Keeping(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+def test_what_logging_does_with_a_record_is_not_compiled() -> None:
+    logger, keeping = logging.getLogger("tests.captured"), Keeping()
+    logger.setLevel(logging.INFO)
+    logger.addHandler(keeping)
+
+    def logged(x: torch.Tensor) -> torch.Tensor:
+        logger.info("mean %s", x.mean())
+        return x * 2
+
+    try:
+        found = capture(logged, [X] * 4, check_fullgraph=False)
+    finally:
+        logger.removeHandler(keeping)
+    assert keeping.texts == ["mean tensor(1.)"] * 4
+    lines, first = inspect.getsourcelines(logging.Logger.info)
+    asked = range(first, first + len(lines))
+    inside = [place for place in found.breaks if place.file == logging.__file__]
+    assert len(found.breaks) > len(inside) and all(place.line in asked for place in inside)
+    assert found.recompiles == 0
+    assert found.skips == ()

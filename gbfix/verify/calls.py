@@ -6,7 +6,6 @@ Knows how to ask for gradients and where state is kept; not which run a call bel
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import os
 import random
@@ -23,7 +22,16 @@ from gbfix.dynamo.capture import is_compile_error, summary
 from gbfix.dynamo.control import original_module
 from gbfix.verify.listening import Listener, Stopped
 from gbfix.verify.recipes import Arguments
-from gbfix.verify.snapshot import CallShot, Effects, Leaves, Raised, aliases, leaves, tensors
+from gbfix.verify.snapshot import (
+    CallShot,
+    Effects,
+    Leaves,
+    Raised,
+    aliases,
+    bytes_of,
+    leaves,
+    tensors,
+)
 
 _DATA = (torch.Tensor, int, float, str, list, dict, set, types.NoneType)
 
@@ -158,7 +166,7 @@ def _raised(error: BaseException) -> Raised:
 def _random_state() -> Leaves:
     """The state of each generator, as a digest; whether two are equal is all that matters."""
     states: dict[str, bytes] = {
-        "torch": _bytes(torch.get_rng_state()),
+        "torch": bytes_of(torch.get_rng_state()),
         "python": repr(random.getstate()).encode(),
     }
     if "numpy" in sys.modules:
@@ -168,13 +176,8 @@ def _random_state() -> Leaves:
         key = state["state"].pop("key")  # to print it would take longer than a call
         states["numpy"] = key.tobytes() + repr(state).encode()
     if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        states["cuda"] = _bytes(torch.cuda.get_rng_state())
+        states["cuda"] = bytes_of(torch.cuda.get_rng_state())
     return {f"random.{name}": hashlib.sha1(state).hexdigest() for name, state in states.items()}
-
-
-def _bytes(state: torch.Tensor) -> bytes:
-    """The bytes of a tensor of them; numpy, which need not be installed, is not asked for them."""
-    return ctypes.string_at(state.data_ptr(), state.numel())
 
 
 # State

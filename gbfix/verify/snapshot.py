@@ -35,8 +35,7 @@ class TensorShot:
         given = self.type, self.dtype, self.shape, self.stride, self.device, self.requires_grad
         if self.values.is_quantized:
             return TensorShot, (*given, self.values)
-        size = self.values.numel() * self.values.element_size()
-        content = ctypes.string_at(self.values.data_ptr(), size) if size else b""
+        content = bytes_of(self.values)
         return _of_bytes, (given, self.values.dtype, tuple(self.values.shape), content)
 
 
@@ -84,6 +83,12 @@ class CallShot:
     aliases: dict[str, str] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)
     raised: Raised | None = None
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """What a contiguous tensor on the CPU holds; numpy, which need not be installed, is not asked."""
+    size = tensor.numel() * tensor.element_size()
+    return ctypes.string_at(tensor.data_ptr(), size) if size else b""
 
 
 def _of_bytes(
