@@ -177,7 +177,6 @@ def check_gain(divided: Divided, sites: Sequence[BreakSite], context: Context) -
         elif value.kinds & Kind.MODULE and not any(s.node is node for s in sites):
             text = ast.unparse(node.func)
             raise NotApplicable("layer-left", f"`{text}` would be left to Python")
-    operations = sum(_computes(n, context.analysis) for p in divided.parts for i in p.items
-                     for n in walk(i.statement))  # fmt: skip
+    operations = sum(item.work for part in divided.parts for item in part.items)
     if operations < _LEAST_OPERATIONS and not own:
         raise NotApplicable("not-divided", "nothing around it would be compiled")
