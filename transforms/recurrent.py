@@ -55,17 +55,16 @@ After:
 
 Sizes that are no plain numbers are read from the parameters, and dropout and directions are kept where
 the layer is made. Refused where the layer is made with other arguments that are not plain, is replaced
-later, is given a packed sequence, or where its result is not taken apart at once. Hooks of the layer
-do not run when compiled, and its dropout follows the module around it.
+later, is given a packed sequence, or where its result is neither taken apart at once nor computed with
+by one of its parts, `torch.relu(self.rnn(x)[0])`. Hooks of the layer do not run when compiled, and its
+dropout follows the module around it.
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.project import ClassInfo
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
@@ -74,42 +73,16 @@ from gbfix.codegen.guards import compiling
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.placement import width_for
+from gbfix.lowering.recurrent_layers import STORED, RecurrentLayer, function_call, layer_of
 from gbfix.python_diagnoses import RECURRENT_LAYER
 from gbfix.source.text import Edit
 
+_CONDITIONAL = (
+    ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
 _REASON = (
     "hooks of the layer do not run, and its dropout follows the module around it, when compiled"
 )
-_PARAMETERS = (
-    "input_size hidden_size num_layers bias batch_first dropout bidirectional proj_size".split()
-)
-_DEFAULTS: dict[str, object] = {
-    "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False,
-    "proj_size": 0, "nonlinearity": "tanh",
-}  # fmt: skip
-
-
-# What the parameters tell, where it is no plain number.
-_READ_BACK = frozenset({"input_size", "hidden_size", "num_layers"})
-# What the layer itself tells where it is made; that it cannot be asked later is what breaks.
-_STORED = ("dropout", "bidirectional", "batch_first")
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """How a layer was made: its class, and the values of its arguments."""
-
-    kind: str
-    made: ast.Assign
-    options: dict[str, object]
-
-    def __getitem__(self, name: str) -> object:
-        return self.options[name]
-
-    @property
-    def function(self) -> str:
-        """The function of torch that the layer calls."""
-        return f"rnn_{self['nonlinearity']}" if self.kind == "RNN" else self.kind.lower()
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -123,17 +96,16 @@ def propose(site: BreakSite, context: Context) -> Fix:
     owner, name = context.info.owner, _attribute(call.func)
     if owner is None or name is None or owner.module is not context.info.module:
         raise Refused("unknown-layer", "the layer is not an attribute of this class")
-    layer = _layer(name, owner, context)
+    layer = layer_of(name, owner, context)
     given = _given(call, context)
     view = context.view
     if not (view.starts_line(statement) and view.ends_line(statement)):
         raise Refused("unusual-place", "the statement shares its line with another")
     torch = context.torch(statement)
-    target, after = _results(statement, call, layer, context)
+    target, after, part = _results(statement, call, layer, context)
     kept = f"{name}_parameters"
-    text = _call(
-        torch, layer, given, f"self.{name}", target, width_for(context, statement), context
-    )
+    width = width_for(context, statement)
+    text = function_call(torch, layer, given, f"self.{name}", target, width, context, part)
     body = "\n".join([text, *after])
     tests = [compiling(torch), f"{given[0]}.dim() == 3"]
     indent, unit = view.indent(statement), context.unit
@@ -153,7 +125,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         edits.append(Edit(view.start(computed), view.end(computed), given[0]))
     edits = _first_merged(edits)
     stored = {kept: "_parameters"}
-    stored |= {f"{name}_{option}": option for option in _STORED if layer[option] is None}
+    stored |= {f"{name}_{option}": option for option in STORED if layer[option] is None}
     missing = {k: v for k, v in stored.items() if k not in context.facts.writes(owner)}
     if missing:
         at, inner = view.line_end(view.end(layer.made)), view.indent(layer.made)
@@ -174,46 +146,6 @@ def _attribute(node: ast.expr) -> str | None:
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return node.attr if node.value.id == "self" else None
     return None
-
-
-def _layer(name: str, owner: ClassInfo, context: Context) -> _Layer:
-    writes = context.facts.writes(owner).get(name, [])
-    if len(writes) != 1 or writes[0].method is None or writes[0].method.node.name != "__init__":
-        raise Refused("unknown-layer", f"`self.{name}` is not made once, in `__init__`")
-    made, value = writes[0].node, writes[0].value
-    if (
-        not isinstance(made, ast.Assign)
-        or not isinstance(value, ast.Call)
-        or len(made.targets) != 1
-    ):
-        raise Refused("unknown-layer", f"`self.{name}` is made in a way that is not followed")
-    if not (context.view.starts_line(made) and context.view.ends_line(made)):
-        raise Refused("unusual-place", "the line that makes the layer has other code")
-    if not _is_unconditional(made, writes[0].method.node):
-        raise Refused("unknown-layer", f"`self.{name}` is made under a condition")
-    kind = (owner.module.qualify(value.func) or "").rsplit(".", 1)[-1]
-    options = dict(_DEFAULTS)
-    names = list(_PARAMETERS)
-    if kind == "RNN":
-        names[3:3] = ["nonlinearity"]
-    pairs = [*zip(names, value.args, strict=False)]
-    pairs += [(k.arg or "**", k.value) for k in value.keywords]
-    for option, given in pairs:
-        if option in {"device", "dtype"}:
-            continue
-        if not isinstance(given, ast.Constant) and option in {*_READ_BACK, *_STORED}:
-            options[option] = None
-            continue
-        if not isinstance(given, ast.Constant) or option == "**":
-            raise Refused("unknown-layer", f"`{option}` of the layer is no plain number")
-        options[option] = given.value
-    if "hidden_size" not in options or options["proj_size"]:
-        raise Refused("unknown-layer", "the size of the layer's state is not plain")
-    return _Layer(kind, made, options)
-
-
-def _is_unconditional(made: ast.Assign, method: ast.AST) -> bool:
-    return any(s is made for s in getattr(method, "body", []))
 
 
 def _given(call: ast.Call, context: Context) -> tuple[str, str | None]:
@@ -239,9 +171,11 @@ def _given(call: ast.Call, context: Context) -> tuple[str, str | None]:
 
 
 def _results(
-    statement: ast.stmt, call: ast.Call, layer: _Layer, context: Context
-) -> tuple[str, list[str]]:
-    """The target of the function's result, and lines that put an LSTM's state together."""
+    statement: ast.stmt, call: ast.Call, layer: RecurrentLayer, context: Context
+) -> tuple[str, list[str], str]:
+    """The target of the result, the lines after it, and which part of the result is taken."""
+    if (picked := _picked(statement, call, layer, context)) is not None:
+        return picked
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         raise Refused("unknown-result", "the layer's result is not taken apart at once")
     target = statement.targets[0]
@@ -252,10 +186,10 @@ def _results(
     if not isinstance(first, ast.Name):
         raise Refused("unknown-result", "the layer's result is not bound to names")
     if layer.kind != "LSTM":
-        return view.text(target), []
+        return view.text(target), [], ""
     if isinstance(state, ast.Tuple) and len(state.elts) == 2:
         parts = [view.text(e) for e in (first, *state.elts)]
-        return ", ".join(parts), []
+        return ", ".join(parts), [], ""
     if not isinstance(state, ast.Name):
         raise Refused("unknown-result", "the layer's state is not bound to a name")
     used = any(
@@ -263,61 +197,42 @@ def _results(
         for n in walk(context.info.node)
     )
     if not used:
-        return f"{first.id}, *{state.id}", []
+        return f"{first.id}, *{state.id}", [], ""
     hidden, cell = context.names.take("h_n"), context.names.take("c_n")
-    return f"{first.id}, {hidden}, {cell}", [f"{state.id} = ({hidden}, {cell})"]
+    return f"{first.id}, {hidden}, {cell}", [f"{state.id} = ({hidden}, {cell})"], ""
 
 
-def _call(
-    torch: str,
-    layer: _Layer,
-    given: tuple[str, str | None],
-    name: str,
-    target: str,
-    width: int,
-    context: Context,
-) -> str:
-    x, state = given
-    parameters = f"{name}_parameters"
-    told = {o: f"{name}_{o}" if layer[o] is None else str(layer[o]) for o in _STORED}
-    both = f"(2 if {told['bidirectional']} else 1)"
-    directions = None if layer["bidirectional"] is None else 2 if layer["bidirectional"] else 1
-    each = 4 if layer["bias"] else 2
-    if layer["num_layers"] is None:
-        layers = f"len({parameters}) // {each * (directions or 1)}"
-        layers = layers if directions else f"{layers} // {both}"
-        count = f"len({parameters}) // {each}"
-    else:
-        layers = str(layer["num_layers"])
-        count = str(int(layers) * directions) if directions else f"{layers} * {both}"
-    hidden = layer["hidden_size"]
-    if hidden is None:
-        hidden = f'{parameters}["weight_hh_l0"].shape[1]'
-    batch = f"{x}.shape[{0 if layer['batch_first'] else 1}]"
-    if layer["batch_first"] is None:
-        batch = f"{x}.shape[0 if {told['batch_first']} else 1]"
-    lines: list[str] = []
-    if state is None:
-        sizes = [count, batch, str(hidden)]
-        room = width - len(context.unit) - 1
-        state = layout.call(f"{x}.new_zeros", sizes, width=room, unit=context.unit)
-        if layer.kind == "LSTM":
-            zeros = context.names.take("zeros")
-            lines = [f"{zeros} = {state}"]
-            state = f"({zeros}, {zeros})"
-    arguments = [
-        x,
-        state,
-        f"[*{parameters}.values()]",
-        str(bool(layer["bias"])),
-        layers,
-        f"float({told['dropout']})" if layer["dropout"] is None else str(float(told["dropout"])),
-        "self.training",
-        told["bidirectional"] if directions is None else str(directions == 2),
-        told["batch_first"] if layer["batch_first"] is None else str(bool(layer["batch_first"])),
-    ]
-    head = f"{target} = {torch}.{layer.function}"
-    return "\n".join([*lines, layout.call(head, arguments, width=width, unit=context.unit)])
+def _picked(
+    statement: ast.stmt, call: ast.Call, layer: RecurrentLayer, context: Context
+) -> tuple[str, list[str], str] | None:
+    """A statement that computes with one part of the result, `torch.relu(self.rnn(x)[0])`.
+
+    Raises:
+        Refused: where the call would come before another, or may not be reached.
+    """
+    parents, view = context.info.module.parents, context.view
+    taken = parents.get(call)
+    if not isinstance(taken, ast.Subscript) or not isinstance(taken.slice, ast.Constant):
+        return None
+    if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr)):
+        raise Refused("unknown-result", "the statement does more than compute one value")
+    if taken.slice.value != 0 and (layer.kind == "LSTM" or taken.slice.value != 1):
+        raise Refused("unknown-result", "the part of the layer's result is no tensor")
+    above: ast.AST = taken
+    while above is not statement:
+        above = parents[above]
+        if isinstance(above, _CONDITIONAL):
+            raise Refused("unknown-result", "the layer may not be called")
+    start, inside = view.start(call), {id(n) for n in walk(call)}
+    for node in walk(statement):
+        if isinstance(node, ast.Call) and id(node) not in inside and view.end(node) <= start:
+            raise Refused("unknown-result", f"`{ast.unparse(node)}` comes before the layer")
+    name = context.names.take("outputs" if taken.slice.value == 0 else "hidden")
+    text = view.slice(view.start(statement), view.start(taken)) + name
+    text += view.slice(view.end(taken), view.end(statement))
+    indent = view.indent(statement)
+    lines = [line.removeprefix(indent) for line in text.split("\n")]
+    return name, lines, f"[{taken.slice.value}]"
 
 
 TRANSFORM = Transform(
