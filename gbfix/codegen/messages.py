@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.flow import Analysis
 from gbfix.codegen.view import View
 
@@ -34,7 +35,9 @@ def _literal(node: ast.expr, view: View, analysis: Analysis, otherwise: str) -> 
         if "\n" not in text and hasattr(node, "lineno"):
             return text
         return _quoted(node.value, '"')
-    if isinstance(node, ast.Name) and _is_constant(node.id, analysis):
+    if isinstance(node, ast.Name) and (
+        _is_constant(node.id, analysis) or _is_local(node, analysis)
+    ):
         return node.id
     parts = _parts(node)
     if parts is None:
@@ -51,6 +54,18 @@ def _is_constant(name: str, analysis: Analysis) -> bool:
         and isinstance(bound[0], ast.Constant)
         and isinstance(bound[0].value, str)
     )
+
+
+def _is_local(name: ast.Name, analysis: Analysis) -> bool:
+    """Whether a name of the function holds a string that no data decide."""
+    made = definitions_of(analysis.info.node, analysis.info.module).of(name)
+    if made is None:
+        return False
+    if isinstance(made.value, ast.Constant):
+        return isinstance(made.value.value, str)
+    shown = [n.value for n in ast.walk(made.value) if isinstance(n, ast.FormattedValue)]
+    values = [analysis.values.get(n) for n in shown]
+    return isinstance(made.value, ast.JoinedStr) and all(v is not None and v.static for v in values)
 
 
 def _parts(node: ast.expr) -> str | None:
