@@ -50,7 +50,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.beside import check_strings, name_beside
 from gbfix.lowering.bindings import defined
-from gbfix.lowering.outside import calls_layers
+from gbfix.lowering.outside import calls_functions, calls_layers
 from gbfix.lowering.views import block_of, in_loop_of
 from gbfix.python_diagnoses import DISABLED_FUNCTION, SEEDING, SPARSE_TENSOR
 from gbfix.source.text import Edit
@@ -274,7 +274,9 @@ def _edits(
     )
     back = f"\nreturn {', '.join(results)}" if results else ""
     body = layout.indent(f"{moved}{back}", unit)
-    made = layout.indent(f"@{torch}.compiler.disable\n{head}:\n{body}", indent)
+    traced = calls_functions(statements, context.analysis, context.facts)
+    mark = f"@{torch}.compiler.disable{'(recursive=False)' if traced else ''}"
+    made = layout.indent(f"{mark}\n{head}:\n{body}", indent)
     called_as = f"{receiver}.{name}" if receiver else name
     call = layout.call(called_as, names, width=90, unit=unit)
     target = f"{', '.join(results)} = " if results else ""

@@ -36,6 +36,19 @@ def calls_layers(
     return False
 
 
+def calls_functions(nodes: Iterable[ast.AST], analysis: Analysis, facts: Facts) -> bool:
+    """Whether code calls a function of the project with tensors, which is compiled by itself."""
+    for node in (inner for outer in nodes for inner in walk(outer)):
+        called = analysis.values.get(node.func) if isinstance(node, ast.Call) else None
+        if called is None or facts.project.function_info(called.reference) is None:
+            continue
+        assert isinstance(node, ast.Call)
+        values = [analysis.values.get(n) for n in (node, *node.args)]
+        if any(v is not None and v.kinds & (Kind.TENSOR | Kind.MAYBE) for v in values):
+            return True
+    return False
+
+
 def _is_unknown(function: ast.expr, analysis: Analysis) -> bool:
     """Whether a call of no known function may run a layer: no method of a tensor or container does."""
     if not isinstance(function, ast.Attribute):
