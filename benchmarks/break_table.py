@@ -72,8 +72,9 @@ def run(row: str, side: str, package: Path, folder: Path) -> Result:
     if done.returncode:
         return {"error": done.stderr[-1000:]}
     result: Result = json.loads(done.stdout.splitlines()[-1])
-    if Path(result["transformers"]).parent != package:
-        return {"error": f"measured {result['transformers']} instead of {package}"}
+    measured = result.pop("transformers")
+    if Path(measured).parent != package:
+        return {"error": f"measured {measured} instead of {package}"}
     return result
 
 
