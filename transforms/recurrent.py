@@ -74,12 +74,10 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.placement import width_for
 from gbfix.lowering.recurrent_layers import STORED, RecurrentLayer, function_call, layer_of
+from gbfix.lowering.views import CONDITIONAL
 from gbfix.python_diagnoses import RECURRENT_LAYER
 from gbfix.source.text import Edit
 
-_CONDITIONAL = (
-    ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
-)  # fmt: skip
 _REASON = (
     "hooks of the layer do not run, and its dropout follows the module around it, when compiled"
 )
@@ -221,7 +219,7 @@ def _picked(
     above: ast.AST = taken
     while above is not statement:
         above = parents[above]
-        if isinstance(above, _CONDITIONAL):
+        if isinstance(above, CONDITIONAL):
             raise Refused("unknown-result", "the layer may not be called")
     start, inside = view.start(call), {id(n) for n in walk(call)}
     for node in walk(statement):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.modules import last_name
+from gbfix.analysis.parameters import argument_for, declared
 from gbfix.analysis.project import FunctionInfo
 
 
@@ -46,7 +46,7 @@ def checker_call(call: ast.Call, analysis: Analysis, facts: Facts) -> Checker | 
     if tested is None:
         return None
     name, raises_when, exception = tested
-    condition = _argument(name, info, call)
+    condition = argument_for(call, name, info)
     if condition is None:
         return None
     message: ast.expr | None = None
@@ -56,9 +56,9 @@ def checker_call(call: ast.Call, analysis: Analysis, facts: Facts) -> Checker | 
         if exception.args:
             message = exception.args[0]
             if isinstance(message, ast.Name):
-                message = _argument(message.id, info, call)
+                message = argument_for(call, message.id, info)
             elif isinstance(message, ast.JoinedStr) and (name_shown := _only_shows(message)):
-                message = _argument(name_shown, info, call)
+                message = argument_for(call, name_shown, info)
             elif isinstance(message, ast.Constant):
                 message = ast.Constant(message.value)  # without a place: it is another file's
             else:
@@ -70,11 +70,12 @@ def checker_call(call: ast.Call, analysis: Analysis, facts: Facts) -> Checker | 
 
 def _tested(info: FunctionInfo, call: ast.Call) -> tuple[str, bool, ast.expr | None] | None:
     """The tested parameter, the truth that raises, and the exception of a checking helper."""
-    arguments = info.node.args
-    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
-    given = {name: _argument(name, info, call) or _default(name, info) for name in names}
+    given = {
+        name: argument_for(call, name, info) or default
+        for name, (_, default) in declared(info.node).items()
+    }
     known = {n: bool(v.value) for n, v in given.items() if isinstance(v, ast.Constant)}
-    for name in names:
+    for name in given:
         if name in known:
             continue
         try:
@@ -161,29 +162,3 @@ def _word(statement: ast.stmt, known: dict[str, bool]) -> None:
 
 def _is_plain(value: ast.expr | None) -> bool:
     return value is None or isinstance(value, (ast.Constant, ast.Name))
-
-
-def _default(name: str, info: FunctionInfo) -> ast.expr | None:
-    arguments = info.node.args
-    ordered = [*arguments.posonlyargs, *arguments.args]
-    with_default = ordered[len(ordered) - len(arguments.defaults) :]
-    for one, value in zip(with_default, arguments.defaults, strict=True):
-        if one.arg == name:
-            return value
-    for one, chosen in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        if one.arg == name:
-            return chosen
-    return None
-
-
-def _argument(name: str, info: FunctionInfo, call: ast.Call) -> ast.expr | None:
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    names = [a.arg for a in [*info.node.args.posonlyargs, *info.node.args.args]]
-    static = any(last_name(d) == "staticmethod" for d in info.node.decorator_list)
-    if info.owner is not None and isinstance(call.func, ast.Attribute) and not static:
-        names = names[1:]
-    if name in names and names.index(name) < len(call.args):
-        return call.args[names.index(name)]
-    return None

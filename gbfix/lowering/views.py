@@ -17,6 +17,11 @@ from gbfix.analysis.project import Module
 from gbfix.analysis.trees import children, walk
 from gbfix.lowering.output import only_speaks
 
+# What stands in these may not be evaluated, or more than once.
+CONDITIONAL = (
+    ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+
 
 def block_of(statement: ast.stmt, module: Module) -> list[ast.stmt]:
     """The list of statements that a statement stands in."""

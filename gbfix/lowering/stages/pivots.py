@@ -13,10 +13,7 @@ from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.analysis.values import Kind
 from gbfix.lowering.stages.staying import Staying
-
-_CONDITIONAL = (
-    ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
-)  # fmt: skip
+from gbfix.lowering.views import CONDITIONAL
 
 
 def evaluated(statement: ast.stmt) -> ast.expr | None:
@@ -47,7 +44,7 @@ def may_part(value: ast.expr, call: ast.expr, staying: Staying) -> bool:
     """Whether an expression can be evaluated before the one that it stands in."""
     around = list(above(value, call))
     if any(
-        isinstance(n, _CONDITIONAL) or (isinstance(n, ast.Compare) and len(n.ops) > 1)
+        isinstance(n, CONDITIONAL) or (isinstance(n, ast.Compare) and len(n.ops) > 1)
         for n in around
     ):
         return False
