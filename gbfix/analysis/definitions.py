@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.project import Function, Module
-from gbfix.analysis.trees import kept, of_kind, walk
+from gbfix.analysis.trees import kept, loops_around, of_kind, walk
 
 _CHANGES = frozenset("append extend insert remove pop clear sort reverse update add".split())
 
@@ -78,12 +78,7 @@ class Definitions:
 
     def _is_repeated(self, statement: ast.stmt) -> bool:
         """Whether a statement stands in a loop, so that what follows it may run before it."""
-        current: ast.AST | None = statement
-        while current is not None and current is not self.function:
-            if isinstance(current, (ast.For, ast.AsyncFor, ast.While)):
-                return True
-            current = self.module.parents.get(current)
-        return False
+        return any(loops_around(statement, self.function, self.module.parents))
 
     def encloses(self, statement: ast.stmt, use: ast.AST) -> bool:
         """Whether a statement has always run when a later node is reached."""

@@ -225,9 +225,8 @@ class Module:
         text, found = self.source.text, dict[str, set[str]]()
         for name, bases in _CLASS.findall(text):
             found.setdefault(name, set()).update(_NAME.findall(bases))
-        before, *rest = text.split(
-            " as "
-        )  # faster than a regular expression that begins at each word
+        # Faster than a regular expression that begins at each word.
+        before, *rest = text.split(" as ")
         for after in rest:
             alias, name = _NAME.match(after), before[-99:].rsplit(None, 1)
             if alias is not None and name:

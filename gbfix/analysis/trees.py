@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import ParamSpec, TypeVar, cast
 
@@ -138,6 +138,16 @@ def of_kind(root: ast.AST, kind: type[Node]) -> Sequence[Node]:
 def is_generator(function: ast.AST) -> bool:
     """Whether something below a function is handed out by `yield`."""
     return bool(of_kind(function, ast.Yield) or of_kind(function, ast.YieldFrom))
+
+
+def loops_around(
+    node: ast.AST | None, function: ast.AST, parents: Mapping[ast.AST, ast.AST]
+) -> Iterator[ast.For | ast.AsyncFor | ast.While]:
+    """The loops of a function that a node stands in, or is, the innermost first."""
+    while node is not None and node is not function:
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            yield node
+        node = parents.get(node)
 
 
 def forget() -> None:

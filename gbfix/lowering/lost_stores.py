@@ -18,7 +18,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import loops_around, walk
 from gbfix.analysis.values import Kind
 
 _MOST_CALLERS = 200
@@ -95,12 +95,8 @@ def _line(write: _Write) -> int:
 
 def _repeated(node: ast.AST, analysis: Analysis) -> set[ast.AST]:
     """Everything in the loops around a statement."""
-    parents, found = analysis.info.module.parents, set[ast.AST]()
-    while node is not analysis.info.node and node in parents:
-        node = parents[node]
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            found |= set(walk(node))
-    return found
+    parents, function = analysis.info.module.parents, analysis.info.node
+    return {n for loop in loops_around(parents.get(node), function, parents) for n in walk(loop)}
 
 
 def _writes(

@@ -15,7 +15,7 @@ from gbfix.analysis import torch_table
 from gbfix.analysis.definitions import Definitions, definitions_of
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import loops_around, walk
 from gbfix.analysis.values import Kind
 from gbfix.lowering.aliases import shared_root
 from gbfix.lowering.branch import Branch
@@ -134,13 +134,8 @@ class _Origins:
         return [*found, None]
 
     def _loops(self, node: ast.AST) -> set[ast.AST]:
-        found: set[ast.AST] = set()
-        parent = self.definitions.module.parents.get(node)
-        while parent is not None and parent is not self.definitions.function:
-            if isinstance(parent, (ast.For, ast.While)):
-                found.add(parent)
-            parent = self.definitions.module.parents.get(parent)
-        return found
+        parents = self.definitions.module.parents
+        return set(loops_around(parents.get(node), self.definitions.function, parents))
 
     def _statement(self, node: ast.AST) -> ast.stmt:
         while not isinstance(node, ast.stmt):

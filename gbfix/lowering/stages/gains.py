@@ -13,7 +13,7 @@ from gbfix.analysis.draws import draw
 from gbfix.analysis.modules import FunctionInfo
 from gbfix.analysis.record import Analysis
 from gbfix.analysis.sites import BreakSite
-from gbfix.analysis.trees import of_kind, walk
+from gbfix.analysis.trees import loops_around, of_kind, walk
 from gbfix.analysis.untraced import called, disabled_function
 from gbfix.analysis.values import Kind
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_LOOP
@@ -30,7 +30,6 @@ from gbfix.python_diagnoses import (
 
 _KINDS = frozenset({LOOP_EXIT, TENSOR_LOOP, SPARSE_TENSOR, RANDOM_CALL, RECURRENT_LAYER})
 _GRADIENTS = frozenset({"backward", "grad"})
-_LEAST_OPERATIONS = 2
 
 
 def is_of_kind(site: BreakSite, context: Context) -> bool:
@@ -54,13 +53,7 @@ def is_worth(site: BreakSite, context: Context) -> bool:
 
 def _loops(site: BreakSite, context: Context) -> bool:
     """Whether a site stands in a loop, or is one."""
-    parents = context.info.module.parents
-    above: ast.AST | None = site.node
-    while above is not None and above is not context.info.node:
-        if isinstance(above, (ast.For, ast.While)):
-            return True
-        above = parents.get(above)
-    return False
+    return any(loops_around(site.node, context.info.node, context.info.module.parents))
 
 
 def _computes(node: ast.AST, analysis: Analysis) -> bool:
@@ -145,14 +138,11 @@ def _varies(test: ast.expr, place: ast.AST, context: Context) -> bool:
         return False
     parents = context.info.module.parents
     read = {n.id for n in walk(test) if isinstance(n, ast.Name)}
-    above = parents.get(place)
-    while above is not None and above is not context.info.node:
-        if isinstance(above, (ast.For, ast.While)):
-            names = of_kind(above, ast.Name)
-            if any(n.id in read and isinstance(n.ctx, ast.Store) for n in names):
-                return True
-        above = parents.get(above)
-    return False
+    return any(
+        n.id in read and isinstance(n.ctx, ast.Store)
+        for loop in loops_around(parents.get(place), context.info.node, parents)
+        for n in of_kind(loop, ast.Name)
+    )
 
 
 def check_gain(divided: Divided, sites: Sequence[BreakSite], context: Context) -> None:
@@ -177,6 +167,5 @@ def check_gain(divided: Divided, sites: Sequence[BreakSite], context: Context) -
         elif value.kinds & Kind.MODULE and not any(s.node is node for s in sites):
             text = ast.unparse(node.func)
             raise NotApplicable("layer-left", f"`{text}` would be left to Python")
-    operations = sum(item.work for part in divided.parts for item in part.items)
-    if operations < _LEAST_OPERATIONS and not own:
+    if not divided.parts and not own:
         raise NotApplicable("not-divided", "nothing around it would be compiled")
