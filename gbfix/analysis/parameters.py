@@ -49,6 +49,12 @@ def argument_for(call: ast.Call, name: str, info: FunctionInfo) -> ast.expr | No
     return None
 
 
+def parameter_for(call: ast.Call, argument: ast.expr, info: FunctionInfo) -> str | None:
+    """The parameter that an argument of a call is for, by its place or its keyword."""
+    names = declared(info.node)
+    return next((n for n in names if argument_for(call, n, info) is argument), None)
+
+
 def is_bare_parameter(name: str, caller: FunctionInfo) -> bool:
     """Whether a name is a parameter of which nothing is said, handed on as it came."""
     argument, default = declared(caller.node).get(name, (None, None))

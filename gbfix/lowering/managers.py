@@ -16,7 +16,7 @@ from gbfix.analysis.modules import ClassInfo, FunctionInfo
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called, untraced
 from gbfix.fixes import Context
-from gbfix.lowering.views import walk_scope
+from gbfix.lowering.views import is_eager, walk_scope
 from gbfix.python_diagnoses import HOUSEKEEPING, MEASUREMENT
 
 MANAGER_METHODS = frozenset({"__enter__", "__exit__"})
@@ -196,10 +196,4 @@ def _handed(call: ast.Call) -> Iterator[ast.expr]:
 def _is_read(node: ast.AST, analysis: Analysis) -> bool:
     if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Load):
         return False
-    above: ast.AST | None = node
-    parents = analysis.info.module.parents
-    while above is not None and above is not analysis.info.node:
-        if above in analysis.eager:
-            return False
-        above = parents.get(above)
-    return True
+    return not is_eager(node, analysis)

@@ -12,8 +12,7 @@ import ast
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.modules import Module
-from gbfix.analysis.parameters import binding_statements, declared
-from gbfix.analysis.project import FunctionInfo
+from gbfix.analysis.parameters import binding_statements, parameter_for
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.lowering.neutral import Neutral, unchanged
@@ -100,26 +99,14 @@ def handed_on(
         callee = facts.project.method(cls, "forward") if cls is not None else None
     if callee is None or depth == 0:
         return False
-    name = keyword or _parameter(call, node, callee)
-    if name is None or name not in declared(callee.node) or binding_statements(callee.node, name):
+    name = parameter_for(call, node, callee)
+    if name is None or binding_statements(callee.node, name):
         return False
     uses = _Uses(facts)
     uses.followed(
         callee.node, callee.module, name, mask.renamed(name), callee.node.lineno, depth - 1
     )
     return True
-
-
-def _parameter(call: ast.Call, node: ast.expr, callee: FunctionInfo) -> str | None:
-    """The parameter that a positional argument is for."""
-    if any(isinstance(a, ast.Starred) for a in call.args):
-        return None
-    names = [a.arg for a in [*callee.node.args.posonlyargs, *callee.node.args.args]]
-    static = any(ast.unparse(d) == "staticmethod" for d in callee.node.decorator_list)
-    if callee.owner is not None and not static:
-        names = names[1:]
-    at = call.args.index(node)
-    return names[at] if at < len(names) else None
 
 
 def _opens_block(node: ast.Compare, module: Module, name: str, mask: Neutral) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gbfix.analysis.effects import effects
 from gbfix.analysis.trees import walk
 from gbfix.fixes import Context
-from gbfix.lowering.views import block_of
+from gbfix.lowering.views import block_of, is_eager
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def read_checks(check: ast.stmt, context: Context) -> ReadChecks | None:
     inside = {id(n) for s in statements for n in walk(s)}
     for node in walk(context.info.node):
         if isinstance(node, ast.Name) and node.id in tensors and id(node) not in inside:
-            if not _is_eager(node, context):
+            if not is_eager(node, context.analysis):
                 return None
     for node in (n for s in statements for n in walk(s)):
         if isinstance(node, ast.Name) and node.id in tensors and isinstance(node.ctx, ast.Store):
@@ -145,12 +145,3 @@ def _tensor(node: ast.expr, context: Context) -> ast.expr | None:
     if value is None or not value.tensor or (integer and value.floating):
         return None
     return inner
-
-
-def _is_eager(node: ast.AST, context: Context) -> bool:
-    current: ast.AST | None = node
-    while current is not None:
-        if current in context.analysis.eager:
-            return True
-        current = context.info.module.parents.get(current)
-    return False

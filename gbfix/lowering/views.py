@@ -41,6 +41,16 @@ def in_loop_of(node: ast.AST, nodes: Iterable[ast.AST]) -> bool:
     )
 
 
+def is_eager(node: ast.AST, analysis: Analysis) -> bool:
+    """Whether a node stands in what only runs in eager mode."""
+    current: ast.AST | None = node
+    while current is not None:
+        if current in analysis.eager:
+            return True
+        current = analysis.info.module.parents.get(current)
+    return False
+
+
 def compiled_view(body: Sequence[ast.stmt], analysis: Analysis, facts: Facts) -> list[ast.stmt]:
     """The statements that are traced: eager-only code and output left out, compiled-only unwrapped."""
     view: list[ast.stmt] = []
