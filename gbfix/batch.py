@@ -117,7 +117,7 @@ class _Batch:
         self.sizes = {m.source.path: len(m.source.text) for m in self.survey.modules}
         self.jobs = min(jobs, max(1, sum(self.sizes.values()) // PIECE))
         self.plan = self.survey.plan()
-        self.reach = Reach(self.survey.modules, self.plan)
+        self.reach = Reach(self.survey.modules, self.plan, self.survey.may_call)
 
     def checked(self) -> RunResult:
         """Look at all files until nothing new is reached."""
@@ -144,10 +144,12 @@ class _Batch:
         self._rounds(executor, order, self.on_file)
         if self.settings.region.value == "auto" and not self.reach.anything:
             # A project without modules, and without anything compiled.
-            self.reach = Reach(self.survey.modules, replace(self.plan, everything=True))
+            self.reach = Reach(
+                self.survey.modules, replace(self.plan, everything=True), self.survey.may_call
+            )
             self._rounds(executor, order, None)
-        unsure = [path for path in order if self.reach.is_unsure(path)]
-        whole = self.reach.whole() if unsure else None
+        whole = self.reach.whole()
+        unsure = [path for path in order if self.reach.is_unsure(path, whole)]
         for path, notes in self._looked(executor, unsure, lambda p: self.reach.task(p, whole)):
             self.reach.replace(path, notes)
 

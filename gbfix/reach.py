@@ -7,13 +7,14 @@ be looked at again. Knows names and paths, neither trees nor findings.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gbfix.analysis.catching import Callee, NamedCall, catching
 from gbfix.analysis.modules import Module
 from gbfix.analysis.regions import Plan
-from gbfix.survey import ClassNotes, Notes, Whole
+from gbfix.survey import ClassNotes, Notes, Whole, calls_to
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,11 @@ class Task:
 class Reach:
     """What is known of the region of a project."""
 
-    def __init__(self, modules: Sequence[Module], plan: Plan) -> None:
+    def __init__(
+        self, modules: Sequence[Module], plan: Plan, may_call: Callable[[Callee, str], bool]
+    ) -> None:
         self.plan = plan
+        self._may_call = may_call
         self.notes: dict[Path, Notes] = {}
         self._paths = {module.name: module.source.path for module in modules}
         self._modules = {module.source.path: module for module in modules}
@@ -106,14 +110,20 @@ class Reach:
     def whole(self) -> Whole:
         """The region of the project, as it is known now."""
         reached = frozenset().union(*(notes.reached for notes in self.notes.values()))
-        files = frozenset(path for path, notes in self.notes.items() if notes.reached)
-        return Whole(reached, files, {c: frozenset(n) for c, n in self._callers().items()})
+        named: dict[str, list[tuple[str, tuple[NamedCall, ...]]]] = {}
+        for path, module in self._modules.items():
+            for name, calls in self.notes[path].named.items():
+                named.setdefault(name, []).append((module.name, calls))
+        return Whole(reached, {c: frozenset(n) for c, n in self._callers().items()}, named)
 
-    def is_unsure(self, path: Path) -> bool:
-        """Whether what was said of a file's sites depends on other files that were not asked."""
+    def is_unsure(self, path: Path, whole: Whole) -> bool:
+        """Whether what was said of a file's sites is not what the whole region says."""
         notes = self.notes[path]
         if notes.unsure:
             return True
+        for function, found in notes.caught:
+            if catching(function, lambda called: calls_to(called, whole, self._may_call)) != found:
+                return True
         if not notes.asked:
             return False
         # Who sets attributes around a call matters; it was only asked for inside of the file.

@@ -8,10 +8,20 @@ found out about them goes too. Knows files, modules and regions, nothing of fixe
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from gbfix.analysis.catching import (
+    Callee,
+    NamedCall,
+    NamedCalls,
+    callee,
+    catching,
+    may_call,
+    named_calls,
+)
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.modules import FunctionInfo, Module
 from gbfix.analysis.naming import named
@@ -56,6 +66,8 @@ class Notes:
         edges: the calls of its functions.
         storing: its functions that set attributes.
         asked: functions of which it was asked who calls them.
+        caught: functions of which it was asked who catches what they raise, and who does in the file.
+        named: what its functions call.
         unsure: whether it was asked what is reached in other files.
         classes: its classes that have methods and bases.
         forwards: its functions that are called `forward`.
@@ -72,6 +84,8 @@ class Notes:
     edges: frozenset[Edge] = frozenset()
     storing: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
+    caught: tuple[tuple[Callee, str | None], ...] = ()
+    named: NamedCalls = field(default_factory=dict)
     unsure: bool = False
     classes: tuple[ClassNotes, ...] = ()
     forwards: frozenset[str] = frozenset()
@@ -81,11 +95,14 @@ class Notes:
 
 @dataclass(frozen=True)
 class Whole:
-    """The region of the whole project, once it is known: functions, their files, who calls whom."""
+    """The region of the whole project, once it is known: functions, who calls whom, and by which names.
+
+    `named` has the calls of a name by module.
+    """
 
     reached: frozenset[str]
-    files: frozenset[Path] = frozenset()
     callers: dict[str, frozenset[str]] = field(default_factory=dict)
+    named: dict[str, list[tuple[str, tuple[NamedCall, ...]]]] = field(default_factory=dict)
 
 
 class Survey:
@@ -137,8 +154,9 @@ class Survey:
         others = self._own - {module}
         found = regions.reached_from(plan, others)
         own = {node: info for node, info in found.items() if info.module is module}
-        asked = _Asked(module, own, facts, regions.edges, whole)
-        facts.region, facts.calling, facts.reaches = asked, asked.calling, asked.reaches
+        named = named_calls(own.values(), self._names)
+        asked = _Asked(module, own, self, regions.edges, named, whole)
+        facts.region, facts.calling, facts.caught_by = asked, asked.calling, asked.caught_by
         looking = Looking([module.source], self.settings)
         looking.modules[path] = module
         looking.visit(looking.states, facts, {module: list(own.values())}, first=True)
@@ -159,12 +177,23 @@ class Survey:
                 if info.node in kept and kept[info.node].sets_attributes
             ),
             frozenset(asked.called),
+            tuple(asked.caught.items()),
+            named,
             asked.unsure,
             tuple(self._classes(module)),
             regions.forwards(),
             frozenset(self.project.consulted),
             frozenset(self.project.absent),
         )
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """The names that functions of the project can be called by."""
+        return frozenset().union(*(m.defined | m.classes.keys() for m in self.modules))
+
+    def may_call(self, called: Callee, module: str) -> bool:
+        """Whether a module may call a function, as far as its text and class names tell."""
+        return may_call(called, self.project.modules[module], self.project)
 
     def _classes(self, module: Module) -> Iterable[ClassNotes]:
         owners = {i.owner.node: i.owner for i in module.functions() if i.owner is not None}
@@ -211,19 +240,23 @@ class _Asked:
         self,
         module: Module,
         own: dict[ast.AST, FunctionInfo],
-        facts: Facts,
+        survey: Survey,
         edges: Iterable[Edge],
+        named: NamedCalls,
         whole: Whole | None,
     ) -> None:
         self._module = module
         self._own = own
-        self._facts = facts
+        self._survey = survey
+        self._facts = survey.facts
+        self._named = named
         self._whole = whole
         self._names = {info.qualified: info for info in own.values()}
         self._callers: dict[str, set[str]] = {}
         for edge in edges:
             self._callers.setdefault(edge.callee, set()).add(edge.caller)
         self.called: set[str] = set()
+        self.caught: dict[Callee, str | None] = {}
         self.unsure = False
 
     def __contains__(self, node: object) -> bool:
@@ -238,14 +271,15 @@ class _Asked:
         self.unsure = True
         return False
 
-    def reaches(self, module: Module) -> bool:
-        """Whether a function of a module may be in the region."""
-        if module is self._module:
-            return bool(self._own)
-        if self._whole is None:
-            self.unsure = True
-            return False
-        return module.source.path in self._whole.files
+    def caught_by(self, info: FunctionInfo) -> str | None:
+        """The name of a function of the region that may catch what a function raises."""
+        whole, own, survey = self._whole, self._named, self._survey
+        function = callee(info)
+        if whole is not None:
+            return catching(function, lambda called: calls_to(called, whole, survey.may_call))
+        found = catching(function, lambda called: own.get(called.called, ()))
+        self.caught[function] = found
+        return found
 
     def _is_reached(self, info: FunctionInfo) -> bool:
         assert self._whole is not None
@@ -264,3 +298,12 @@ class _Asked:
                 analysis = self._facts.analysis(caller)
                 if analysis is not None:
                     yield analysis
+
+
+def calls_to(
+    called: Callee, whole: Whole, may_call: Callable[[Callee, str], bool]
+) -> Iterator[NamedCall]:
+    """The calls in a region that may run a function."""
+    for module, calls in whole.named.get(called.called, ()):
+        if may_call(called, module):
+            yield from calls

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.call_index import CallIndex
 from gbfix.analysis.callers import Callers
+from gbfix.analysis.catching import Callee, NamedCall, callee, calls_by_name, catching, may_call
 from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_patched, process_wide
 from gbfix.analysis.layers import fed_to_layers
@@ -94,7 +95,7 @@ class Facts:
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
         self._made: dict[DynamoSetting, bool] = {}
         self.calling: Callable[[FunctionInfo], Iterable[Analysis]] = CallIndex(self).calling
-        self.reaches: Callable[[Module], bool] = lambda module: True
+        self.caught_by: Callable[[FunctionInfo], str | None] = self._caught_by
 
     def kept(self, module: Module) -> Kept:
         """What was found out about a module."""
@@ -120,6 +121,16 @@ class Facts:
         """Let go of a module's tree and of all that was found out about it; it can be asked anew."""
         self._kept.pop(module, None)
         self.project.forget(module)
+
+    def _caught_by(self, info: FunctionInfo) -> str | None:
+        """The name of a function under `torch.compile` that may catch what a function raises."""
+
+        def calls_to(called: Callee) -> Iterator[NamedCall]:
+            for module in self.project.naming(called.called):
+                if may_call(called, module, self.project):
+                    yield from calls_by_name(called, module, self.region)
+
+        return catching(callee(info), calls_to)
 
     @cached_property
     def places(self) -> tuple[CompilePlace, ...]:
