@@ -38,12 +38,13 @@ stores (a cache that grows) is not fused with what follows. Functions that call 
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
-from gbfix.analysis.values import Kind
+from gbfix.analysis.values import Kind, Value
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
@@ -128,12 +129,22 @@ def _traced_work(context: Context) -> ast.AST | None:
                 return node
         if isinstance(node, ast.Call):
             called = values.get(node.func)
-            if called is None or called.kinds & Kind.MODULE:
+            if called is None or called.kinds & Kind.MODULE or _may_be_layer(node.func, values):
                 return node
     found = function_effects(context.info, context.facts)
     if found is None or any(v for _, v in found.mutated if isinstance(v, ast.AugAssign)):
         return context.info.node
     return None
+
+
+def _may_be_layer(function: ast.expr, values: Mapping[ast.AST, Value]) -> bool:
+    """Whether something that a module holds is called, of which no more is known."""
+    if not isinstance(function, ast.Attribute):
+        return False
+    called, holder = values.get(function), values.get(function.value)
+    if called is None or holder is None or called.reference is not None:
+        return False
+    return bool(holder.kinds & Kind.MODULE and called.kinds & Kind.UNKNOWN)
 
 
 TRANSFORM = Transform(
