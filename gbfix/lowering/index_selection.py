@@ -60,7 +60,10 @@ class Selection:
         """The edits of all statements that select; `leads` go before them when compiling."""
         edits: list[Edit] = []
         both: dict[ast.stmt, dict[ast.expr, str]] = {}
-        for statement, changes in self.texts.items():
+        for statement, written in self.texts.items():
+            changes = {n: t for n, t in written.items() if t != self.view.text(n)}
+            if not changes:  # a store by the name of the index reads the same for a tensor
+                continue
             led = leads is not None and statement in leads
             if in_compiled_path(statement, self.context) and not led:
                 edits += [Edit(self.view.start(n), self.view.end(n), t) for n, t in changes.items()]
