@@ -32,6 +32,7 @@ compiling.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.modules import FunctionInfo
@@ -79,6 +80,14 @@ def _origin(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:
     tested = isinstance(parent, (ast.If, ast.IfExp)) and parent.test is operand
     if not (conjunction or disjunction or tested or isinstance(parent, ast.Return)):
         raise Refused("value-used", "the answer is used for more than a test")
+    owner = _decided(operand, parents)
+    if owner is not None and any(_raises(arm) for arm in (owner.body, owner.orelse)):
+        if parent is not owner or _raises(owner.orelse):
+            raise Refused("raises", "the answer decides with others whether something is raised")
+        edit = Edit(
+            context.view.start(operand), context.view.start(operand), f"not {compiling(torch)} and "
+        )
+        return Fix("memory", Safety.REVIEW, SKIPS, (edit,), context.needs_torch)
     if negated:
         text = f"{compiling(torch)} or "
         loose = conjunction
@@ -90,6 +99,19 @@ def _origin(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:
     if loose:
         edits = (Edit(start, start, f"({text}"), Edit(end, end, ")"))
     return Fix("memory", Safety.REVIEW, _FALSE, edits, context.needs_torch)
+
+
+def _decided(operand: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.If | None:
+    """The branch whose test an expression is part of."""
+    owner = operand
+    while isinstance(owner, ast.expr):
+        owner = parents[owner]
+    return owner if isinstance(owner, ast.If) else None
+
+
+def _raises(arm: Sequence[ast.stmt]) -> bool:
+    """Whether an arm ends in a `raise`."""
+    return bool(arm) and isinstance(arm[-1], ast.Raise)
 
 
 def _address(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:

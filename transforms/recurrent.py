@@ -41,7 +41,7 @@ After:
                 out, _ = torch.gru(
                     x,
                     x.new_zeros(1, x.shape[0], 8),
-                    [*self.rnn_parameters.values()],
+                    list(self.rnn_parameters.values()),
                     True,
                     1,
                     0.0,

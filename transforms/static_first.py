@@ -28,6 +28,8 @@ Only operands that cannot fail change places with tensors whose evaluation has n
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
+from string import whitespace
 
 from gbfix.analysis.conditions import (
     NotApplicable,
@@ -74,11 +76,33 @@ def propose(site: BreakSite, context: Context) -> Fix:
     start, end = view.start(test.values[0]), view.end(test.values[-1])
     if view.has_comment(start, end):
         raise Refused("unusual-place", "comments stand between the operands")
-    word = " and " if isinstance(test.op, ast.And) else " or "
     ordered = [v for v in test.values if v not in data] + data
-    text = word.join(_operand(v, test, context) for v in ordered)
+    texts = [_operand(v, context) for v in ordered]
+    places = _places(test, context) if "\n" in view.slice(start, end) else None
+    if places is None:
+        word = " and " if isinstance(test.op, ast.And) else " or "
+        edits: tuple[Edit, ...] = (Edit(start, end, word.join(texts)),)
+    else:
+        edits = tuple(Edit(*place, text) for place, text in zip(places, texts, strict=True))
     reason = "the operands are the same, and the tensor is asked last"
-    return Fix("static-first", Safety.SAFE, reason, (Edit(start, end, text),))
+    return Fix("static-first", Safety.SAFE, reason, edits)
+
+
+def _places(test: ast.BoolOp, context: Context) -> list[tuple[int, int]]:
+    """Where the operands stand, with the parentheses around each."""
+    view, values = context.view, test.values
+    spans = [(view.start(v), view.end(v)) for v in values]
+    between = [view.slice(a[1], b[0]) for a, b in pairwise(spans)]
+    closed = [t.count(")") - t.lstrip(")" + whitespace).count(")") for t in between]
+    opened = [t.count("(") - t.rstrip("(" + whitespace).count("(") for t in between]
+    depths = [closed[0], *map(min, closed[1:], opened), opened[-1]]
+    text = view.source.text
+    places = []
+    for (start, end), depth in zip(spans, depths, strict=True):
+        for _ in range(depth):
+            start, end = text.rindex("(", 0, start), text.index(")", end) + 1
+        places.append((start, end))
+    return places
 
 
 def _is_stored(operand: ast.expr, context: Context) -> bool:
@@ -90,7 +114,7 @@ def _is_stored(operand: ast.expr, context: Context) -> bool:
     )
 
 
-def _operand(node: ast.expr, test: ast.BoolOp, context: Context) -> str:
+def _operand(node: ast.expr, context: Context) -> str:
     text = context.view.text(node)
     loose = isinstance(node, (ast.IfExp, ast.Lambda, ast.NamedExpr, ast.BoolOp))
     return f"({text})" if loose or "\n" in text else text

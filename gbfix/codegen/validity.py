@@ -19,6 +19,7 @@ from gbfix.codegen.view import View
 from gbfix.source.text import Edit
 
 _NESTED = re.compile(r"\blambda\b|\bdef\b")
+_EXPORTS = frozenset({"torch.jit.export", "torch.jit.unused", "torch.jit.ignore"})
 _EVERYWHERE = frozenset(dir(builtins)) | frozenset(
     {"__file__", "__path__", "__builtins__", "__annotations__", "WindowsError"}
 )
@@ -73,11 +74,23 @@ def _after(view: View, span: tuple[int, int], text: str) -> str:
 def is_scriptable(
     function: ast.FunctionDef | ast.AsyncFunctionDef, edits: Sequence[Edit], view: View
 ) -> bool:
-    """Whether a function that asks `torch.jit.is_scripting()` can still be scripted after edits."""
-    asks = any(isinstance(n, ast.Attribute) and n.attr == "is_scripting" for n in walk(function))
+    """Whether a function that is written for TorchScript can still be scripted after edits.
+
+    One that asks `torch.jit.is_scripting()` is, and a method of a class that marks any for export.
+    """
     start, end = view.start(function), view.end(function)
     inside = [e.text for e in edits if start <= e.start and e.end <= end]
-    return not asks or not any(_NESTED.search(text) for text in inside)
+    if not any(_NESTED.search(text) for text in inside):
+        return True
+    if any(isinstance(n, ast.Attribute) and n.attr == "is_scripting" for n in walk(function)):
+        return False
+    owner = view.module.parents.get(function)
+    return not isinstance(owner, ast.ClassDef) or not any(
+        ast.unparse(mark) in _EXPORTS
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef)
+        for mark in method.decorator_list
+    )
 
 
 def _read(text: str) -> frozenset[str]:

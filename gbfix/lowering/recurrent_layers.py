@@ -139,7 +139,7 @@ def function_call(
     arguments = [
         x,
         state,
-        f"[*{parameters}.values()]",
+        f"list({parameters}.values())",  # TorchScript takes no starred list
         str(bool(layer["bias"])),
         layers,
         f"float({told['dropout']})" if layer["dropout"] is None else str(float(told["dropout"])),
