@@ -8,7 +8,7 @@ effect. Knows nothing of rewriting.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.dynamic import selected_by, treated_beside
@@ -25,6 +25,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.project import BUILTINS, FunctionInfo, stored_names
+from gbfix.analysis.reads import needs_integer
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 
@@ -139,6 +140,17 @@ class _Collector(ast.NodeVisitor):
                     (self.effects.dynamic if booleans else self.effects.partial).append(node)
         self.generic_visit(node)
 
+    def visit_Slice(self, node: ast.Slice) -> None:
+        self._positions([p for p in (node.lower, node.upper, node.step) if p is not None])
+        self.generic_visit(node)
+
+    def _positions(self, nodes: Sequence[ast.expr]) -> None:
+        """Tensors from which an integer is taken, without being asked."""
+        for node in nodes:
+            value = self.value(node)
+            if value is not None and value.tensor and needs_integer(node, self.analysis):
+                self.effects.scalar.append(node)
+
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.generic_visit(node)
         if isinstance(node.target, ast.Name):
@@ -153,6 +165,7 @@ class _Collector(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.called.add(node.func)
+        self._positions(node.args)
         self.generic_visit(node)
         self._call(node)
 

@@ -149,7 +149,7 @@ def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | Non
             if _is_tensor(values.get(node.args[0])):
                 return node.args[0], ReadKind.NUMBER
         return None
-    if _is_tensor(values.get(node)) and _needs_integer(node, analysis):
+    if _is_tensor(values.get(node)) and needs_integer(node, analysis):
         return node, ReadKind.POSITION
     return None
 
@@ -158,7 +158,7 @@ def _is_tensor(value: Value | None) -> bool:
     return value is not None and value.tensor
 
 
-def _needs_integer(node: ast.expr, analysis: Analysis) -> bool:
+def needs_integer(node: ast.expr, analysis: Analysis) -> bool:
     """Whether a tensor stands where an integer is taken from it."""
     module = analysis.info.module
     parent = module.parents.get(node)
