@@ -89,7 +89,9 @@ def _attributes(function: ast.FunctionDef) -> list[str]:
     return [found[name] for name in sorted(found)]
 
 
-POLICIES = {"keep": SideEffects.KEEP, "keep-log": SideEffects.KEEP, "reorder": SideEffects.CONFIG}
+POLICIES = dict.fromkeys(("keep", "keep-log", "move-out"), SideEffects.KEEP) | {
+    "reorder": SideEffects.CONFIG
+}
 
 
 def rewrite(text: str, **settings: Any) -> tuple[str, set[str]]:

@@ -67,16 +67,15 @@ import ast
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.decorators import decorator_name
 from gbfix.analysis.sites import BreakSite
-from gbfix.analysis.trees import is_generator, of_kind, walk
+from gbfix.analysis.trees import is_generator
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
-from gbfix.lowering.beside import check_strings
 from gbfix.lowering.called import is_only_called
 from gbfix.lowering.stages.choosing import left_to_python
 from gbfix.lowering.stages.division import divide
 from gbfix.lowering.stages.gains import check_gain, is_always_reached, is_of_kind, is_worth
-from gbfix.lowering.stages.parts import Part
+from gbfix.lowering.stages.movable import check_movable
 from gbfix.lowering.stages.writing import edits_of
 
 _REASON = (
@@ -112,7 +111,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     divided = divide(left_to_python(context.sites, context))
     check_gain(divided, context.sites, context)
     for part in divided.parts:
-        _check_part(part, context)
+        check_movable(part, context)
     torch = context.torch(node.body[0])
     edits = edits_of(divided, torch, context)
     usual = any(is_of_kind(s, context) for s in reached)
@@ -120,33 +119,6 @@ def propose(site: BreakSite, context: Context) -> Fix:
     return Fix(
         "stages", safety, _REASON if usual else _LOOPS, edits, context.needs_torch, last=True
     )
-
-
-def _check_part(part: Part, context: Context) -> None:
-    """Whether a part can stand in a function of its own.
-
-    Raises:
-        Refused: for text that cannot be moved, or a counter that picks a layer.
-    """
-    view = context.view
-    counters = {
-        n.id
-        for loop in of_kind(context.info.node, ast.For)
-        for n in walk(loop.target)
-        if isinstance(n, ast.Name)
-    }
-    for item in part.items:
-        statement = item.statement
-        if not (view.starts_line(statement) and view.ends_line(statement)):
-            raise NotApplicable("not-divided", "a statement shares its line with other code")
-        check_strings(statement, statement, view)
-        for node in walk(statement):
-            if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name):
-                continue
-            value = context.analysis.values.get(node.value)
-            name = node.slice.id
-            if name in counters and name in part.given and not (value and value.tensor):
-                raise Refused("counter-crosses", f"each `{name}` would get a graph of its own")
 
 
 TRANSFORM = Transform(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.trees import walk
 from gbfix.lowering.bindings import defined, needed_names, stored, surely_bound
+from gbfix.lowering.output import only_speaks
 from gbfix.lowering.stages.apart import taken_apart
 from gbfix.lowering.stages.parts import Divided, Item, Part
 from gbfix.lowering.stages.staying import Staying, is_broken, is_compiled_alone, stays, work
@@ -83,7 +84,10 @@ class _Divider:
 
     def _items(self, statement: ast.stmt, *, final: bool) -> tuple[Item, ...]:
         staying = stays(statement, self._staying, final=final)
-        items = taken_apart(statement, self._staying, final=final) if staying else None
+        context = self._staying.context
+        # What is shown is computed where it is shown: it is seldom worth a result of its own.
+        whole = not staying or only_speaks(statement, context.analysis, context.facts)
+        items = None if whole else taken_apart(statement, self._staying, final=final)
         if items is not None:
             self._own |= {n for i in items[:-1] for n in i.binds}
             return items
