@@ -38,6 +38,7 @@ SAMPLES: dict[str, tuple[str, Callable[[], tuple[Any, ...]]]] = {
     "block_in_place": ("_step_update_op", lambda: (torch.arange(4.0), torch.zeros(3))),
     "like_dtype": ("_suppressed_op", lambda: (X, X.sum(1), 0.5)),
     "disabled": ("_kept_boxes_op", lambda: (X, X.sum(1))),
+    "method_loop": ("_nms_suppress_keep_op", lambda: (X, X.sum(1), 0.5)),
     "two_results": ("_split_peaks_op", lambda: (X.clone(),)),
 }
 

@@ -16,7 +16,7 @@ from gbfix.codegen import layout
 from gbfix.fixes import Context
 from gbfix.lowering.operator_body import type_of
 from gbfix.lowering.toplevel import title, top_statement
-from gbfix.lowering.views import block_of
+from gbfix.lowering.views import block_of, in_loop_of
 from gbfix.source.text import Edit
 
 _LONGEST = 6
@@ -26,7 +26,7 @@ _TYPES = frozenset(
     for option in ("", " | None")
 )
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-_LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal, ast.Break, ast.Continue)
+_LEAVING = (ast.Yield, ast.YieldFrom, ast.Await, ast.Global, ast.Nonlocal)
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,8 @@ class _Extraction:
             if isinstance(node, (*_LEAVING, *_SCOPES, ast.Delete, ast.Try)):
                 kind = type(node).__name__.lower()
                 raise Refused("not-extracted", f"`{kind}` is not taken out of its function")
+            if isinstance(node, (ast.Break, ast.Continue)) and not in_loop_of(node, self.nodes):
+                raise Refused("not-extracted", "a loop around the statements is left or continued")
             if isinstance(node, ast.Return) and node is not self.run[-1]:
                 raise Refused("not-extracted", "the statements may return on the way")
             if isinstance(node, ast.Name) and node.id == "super":

@@ -213,7 +213,9 @@ class _Body:
         if isinstance(value, ast.Name):
             arguments = [a for a in ast.walk(function.args) if isinstance(a, ast.arg)]
             own = next((a for a in arguments if a.arg == value.id), None)
-            kind = parameter_type(own, self.context) if own is not None else None
+            if own is None:
+                return None
+            kind = parameter_type(own, self.context) or _of_default(own, function.args)
             return None if kind == TENSOR else kind
         return constant_type(value)
 
@@ -247,6 +249,18 @@ class _Body:
                     yield child
             else:
                 yield from self._outermost(child)
+
+
+def _of_default(argument: ast.arg, arguments: ast.arguments) -> str | None:
+    """The type of a default; a whole number may stand for any other number."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    pairs = [
+        *zip(reversed(positional), reversed(arguments.defaults), strict=False),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    default = next((d for a, d in pairs if a is argument), None)
+    kind = constant_type(default) if default is not None else None
+    return kind if kind != "int" and argument.annotation is None else None
 
 
 def _unparsed(node: ast.expr, replaced: dict[ast.expr, str]) -> str:
