@@ -114,6 +114,7 @@ class Fix:
         whole: whether it treats the sites that its edits enclose as well.
         last: it waits until nothing else of its function is to be fixed.
         sometimes: it only helps in calls that record no gradients.
+        marks: it leaves the function to Python, where other fixes of it would be in vain.
     """
 
     transform: str
@@ -127,6 +128,7 @@ class Fix:
     whole: bool = False
     last: bool = False
     sometimes: bool = False
+    marks: bool = False
 
     @property
     def offer(self) -> FixOffer:

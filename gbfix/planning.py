@@ -144,9 +144,12 @@ def compatible(
     still to be fixed waits for the next pass. Sites that one and the same change treats are all
     listed with it.
     """
+    outcomes = list(outcomes)
     wanted = [(o, f) for o in outcomes if (f := chosen(o, settings)) is not None]
     early = {id(o.site.function.node) for o, f in wanted if not f.last}
     wanted = [(o, f) for o, f in wanted if not f.last or id(o.site.function.node) not in early]
+    marked = {id(o.site.function.node) for o, f in wanted if f.marks}
+    wanted = [(o, f) for o, f in wanted if f.marks or id(o.site.function.node) not in marked]
     wanted.sort(key=lambda pair: _depth_key(pair[0]))
     done: list[tuple[Outcome, Fix]] = []
     taken: list[tuple[int, int]] = []
@@ -198,6 +201,10 @@ def compatible(
             around = [(o, f) for o, f in done if _inside(statement, o.site.statement)]
             if around and isinstance(around[0][0].site.node, ast.If):
                 done.append((outcome, around[0][1]))
+    for marking, fix in [pair for pair in done if pair[1].marks]:
+        function = marking.site.function.node
+        same = [o for o in outcomes if o.site.function.node is function]
+        done += [(o, fix) for o in same if not any(o is other for other, _ in done)]
     return done
 
 

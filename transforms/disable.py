@@ -84,7 +84,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     torch = context.torch(node.body[0])
     at = view.start(node)
     edit = Edit(at, at, f"@{torch}.compiler.disable\n{view.indent(node)}")
-    return Fix("disable", Safety.REVIEW, reason, (edit,), context.needs_torch)
+    return Fix("disable", Safety.REVIEW, reason, (edit,), context.needs_torch, marks=True)
 
 
 def _reason(site: BreakSite, context: Context) -> str:

@@ -43,6 +43,7 @@ from gbfix.analysis.conditions import (
 )
 from gbfix.analysis.draws import is_drawn
 from gbfix.analysis.effects import effects
+from gbfix.analysis.equality import compared
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import operand
@@ -50,6 +51,7 @@ from gbfix.codegen.predicates import Renderer
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_RAISE
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.views import block_of
 from gbfix.source.text import Edit
 
 _TESTS = (ast.If, ast.IfExp, ast.While, ast.Assert)
@@ -76,7 +78,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise NotApplicable(
             "no-scalar-name", "the test does not ask a Python value that was read earlier"
         )
-    edits = tuple(_kept(name, context) for name in sorted(names))
+    edits = tuple(edit for name in sorted(names) for edit in _kept(name, site, context))
     return Fix(
         "item", Safety.SAFE, "the value is only tested, and the tensor tests alike", edits,
         context.needs_torch,
@@ -133,18 +135,57 @@ def _negates(node: ast.IfExp) -> bool:
     return values[0] is False
 
 
-def _kept(name: str, context: Context) -> Edit:
-    """The edit that makes a name hold the tensor."""
+def _kept(name: str, site: BreakSite, context: Context) -> tuple[Edit, ...]:
+    """The edits that make a name hold the tensor."""
     statement = _assignment(name, context)
     value = context.analysis.values.get(statement.value)
     found = effects([statement.value], context.analysis, context.facts)
     if value is None or not found.pure:
         raise Refused("python-scalar", f"`{name}` holds a value whose computation has effects")
-    torch = context.torch(statement)
-    renderer = Renderer(context.view, context.analysis, torch)
-    text = renderer.render(Leaf(statement.value, value, scalar=True)).text
     view = context.view
-    return Edit(view.start(statement.value), view.end(statement.value), text)
+    start, end = view.start(statement.value), view.end(statement.value)
+    if not _are_alike(statement.value, context):
+        return _asked_there(name, statement, site, context)
+    torch = context.torch(statement)
+    renderer = Renderer(view, context.analysis, torch)
+    text = renderer.render(Leaf(statement.value, value, scalar=True)).text
+    return (Edit(start, end, text),)
+
+
+def _asked_there(
+    name: str, statement: ast.Assign, site: BreakSite, context: Context
+) -> tuple[Edit, ...]:
+    """Edits that ask in the test itself, which comes next, so that it can be told from its operands.
+
+    Raises:
+        Refused: where something comes in between, or more asks for the answer.
+    """
+    view, function = context.view, context.info.node
+    block = block_of(statement, context.info.module)
+    uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name]
+    following = block[block.index(statement) + 1 :][:1]
+    alone = view.starts_line(statement) and view.ends_line(statement)
+    if following != [site.node] or not isinstance(site.node, ast.If) or len(uses) != 2 or not alone:
+        raise Refused(
+            "shapes-unproven",
+            "the tensors are not proven to have one shape and dtype, as `==` needs",
+        )
+    (use,) = (n for n in uses if isinstance(n.ctx, ast.Load))
+    start = view.line_start(view.start(statement))
+    gone = Edit(start, view.next_line(view.end(statement)), "")
+    return gone, Edit(view.start(use), view.end(use), view.text(statement.value))
+
+
+def _are_alike(node: ast.expr, context: Context) -> bool:
+    """Whether tensors of which `torch.equal` asks can be compared element by element.
+
+    Of unlike shapes it is false, and of unlike dtypes it raises.
+    """
+    found = compared(node, context.analysis.values)
+    if found is None or found[0] != "equal":
+        return True
+    a, b = (context.analysis.values[operand] for operand in found[1:])
+    return (a.shape, a.dtype) == (b.shape, b.dtype)
 
 
 def _assignment(name: str, context: Context) -> ast.Assign:

@@ -1,7 +1,7 @@
 """Single statements that were put together as one line, broken so that they fit the line length.
 
-A call gets its arguments on lines of their own; anything else goes into parentheses and is broken at
-its outermost operator. Works on text; what does not parse as one simple statement stays as it is.
+A call gets its arguments on lines of their own, and so do dictionaries and lists with their items;
+anything else goes into parentheses and is broken at its outermost operator. Works on text; what does not parse as one simple statement stays as it is.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def fitted(line: str, width: int, unit: str = "    ") -> str:
         made = _broken(text, width, unit, len(head))
         if "\n" in made:
             return f"{head}{made}"
+    if isinstance(value, (ast.Dict, ast.List)) and text[0] in "{[":
+        return f"{head}{_display(line, value, width, unit)}"
     inside = text[1:-1] if text.startswith("(") and isinstance(value, ast.Tuple) else text
     parts = [_part(line, e) for e in value.elts] if isinstance(value, ast.Tuple) else []
     if parts:
@@ -43,6 +45,22 @@ def fitted(line: str, width: int, unit: str = "    ") -> str:
         inside = inside[1:-1]
     body = _broken(inside, width - len(unit), unit, 0)
     return f"{head}(\n{layout.indent(body, unit)}\n)"
+
+
+def _display(line: str, node: ast.Dict | ast.List, width: int, unit: str) -> str:
+    """A dictionary or list with each of its items on lines of their own."""
+    items: list[tuple[str, ast.expr]] = []
+    if isinstance(node, ast.List):
+        items = [("", e) for e in node.elts]
+    else:
+        for key, value in zip(node.keys, node.values, strict=True):
+            items.append((f"{_part(line, key)}: " if key is not None else "**", value))
+    inner = width - len(unit) - 1
+    parts = [
+        f"{lead}{_broken(_part(line, value), inner, unit, len(lead))}" for lead, value in items
+    ]
+    first, last = ("{", "}") if isinstance(node, ast.Dict) else ("[", "]")
+    return "\n".join([first, *(f"{layout.indent(p, unit)}," for p in parts), last])
 
 
 def _each(parts: list[str], width: int, unit: str) -> list[str]:
