@@ -92,3 +92,38 @@ def test_gradients_through_while_loop_are_wrong_where_no_round_runs() -> None:
         assert x.grad is not None
         found.append(x.grad[0].item())
     assert 2.0 not in found
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_check_in_an_arm_runs_where_the_arm_does(backend: str) -> None:
+    """Why an arm of `torch.cond` may hold a check."""
+
+    def checked(x: torch.Tensor) -> torch.Tensor:
+        def positive() -> torch.Tensor:
+            torch._assert_async((x > 0).all(), "not positive")
+            return x.log()
+
+        return torch.cond(x.sum() != 0, positive, lambda: x * 2)
+
+    compiled = torch.compile(checked, backend=backend, fullgraph=True)
+    assert compiled(torch.ones(2)).tolist() == [0.0, 0.0]
+    assert compiled(torch.zeros(2)).tolist() == [0.0, 0.0]
+    with pytest.raises(RuntimeError, match="not positive"):
+        compiled(-torch.ones(2))
+
+
+def test_a_place_without_dimensions_cannot_be_read_in_an_arm() -> None:
+    """Why `rows[n]` is written as `rows[n.reshape(1)][0]` in an arm."""
+
+    def taken(rows: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return torch.cond(n > 0, lambda: rows[n] * 2, lambda: rows[0] * 3)
+
+    def written(rows: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        return torch.cond(n > 0, lambda: rows[n.reshape(1)][0] * 2, lambda: rows[0] * 3)
+
+    rows, n = torch.arange(6.0).reshape(3, 2), torch.tensor(2)
+    with pytest.raises(Exception, match=r"_local_scalar_dense|specialized integer"):
+        torch.compile(taken, backend="eager")(rows, n)
+    torch._dynamo.reset()
+    result = torch.compile(written, backend="eager", fullgraph=True)(rows, n)
+    assert result.tolist() == [8.0, 10.0]

@@ -53,10 +53,8 @@ from gbfix.lowering.aliases import (
     shared_root,
     tensor_sources,
 )
-from gbfix.lowering.branch import (
-    Branch,
-    find_branch,
-)
+from gbfix.lowering.arm_values import check_kept
+from gbfix.lowering.branch import Branch, find_branch
 from gbfix.lowering.dense_gradients import Replacement, dense_sums
 from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression, selected
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
@@ -67,6 +65,7 @@ from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.layouts import check_layouts, check_types
 from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.placement import beside, replacing, width_for
+from gbfix.lowering.places import check_places, element_reads
 from gbfix.lowering.results import Result, Straight, check_results, straighten
 from gbfix.lowering.shared_operands import shared_operands
 from gbfix.lowering.shared_statement import shared_statement
@@ -126,21 +125,20 @@ def _writer(
         if "." in operand:
             renamed[operand] = context.names.take(operand.rsplit(".", 1)[1])
     width = width_for(context, branch.node, nested=nested)
-    return Writer(
-        context, branch, torch, width, operands, renamed, sums=_dense_sums(branch, context)
-    )
+    return Writer(context, branch, torch, width, operands, renamed, sums=_replaced(branch, context))
 
 
-def _dense_sums(branch: Branch, context: Context) -> list[Replacement]:
-    """What to write for sums, where gradients may pass through them."""
-    if gradients_are_off(branch.node, context.info):
-        return []
+def _replaced(branch: Branch, context: Context) -> list[Replacement]:
+    """What to write for elements in an arm, and for sums where gradients may pass through them."""
     analysis, view = context.analysis, context.view
-    return [
-        found
-        for arm in branch.arms
-        for found in dense_sums(arm.statements, own_names(arm.statements, analysis), analysis, view)
-    ]
+    found: list[Replacement] = []
+    for arm in branch.arms:
+        check_places(branch.node.test, arm.statements, analysis)
+        found += element_reads(arm.statements, analysis, context.facts, view, branch.asked)
+        if not gradients_are_off(branch.node, context.info):
+            own = own_names(arm.statements, analysis)
+            found += dense_sums(arm.statements, own, analysis, view)
+    return found
 
 
 def _straight(
@@ -177,6 +175,7 @@ def _straight(
     names = [o.name for o in branch.outputs]
     check_not_changed_later(roots, names if roots else [], branch.place, analysis, context.facts)
     check_stored(branch, roots, context)
+    check_kept(branch, roots)
     sources = [
         tensor_sources([r.node for r in arm.results if r.node is not None], analysis)
         | {r.incoming for r in arm.results if r.node is None or r.operator}
@@ -246,6 +245,7 @@ def _functions(
     names = [o.name for o in branch.outputs]
     check_not_changed_later(roots, names if roots else [], branch.place, analysis, context.facts)
     check_stored(branch, roots, context)
+    check_kept(branch, roots)
     carried = carried_names(branch, context)
     sources = [tensor_sources(a.statements, analysis) for a in branch.arms]
     safety, reason = _safety(pairs, sources, roots, branch, context)

@@ -47,6 +47,7 @@ from gbfix.diagnoses import LOOP_EXIT, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
+from gbfix.lowering.arm_values import check_kept
 from gbfix.lowering.branch import Arm, Branch, find_branch
 from gbfix.lowering.expression import ZERO_GRADIENTS, Check, conditional_expression, selected
 from gbfix.lowering.forms import Writer
@@ -104,6 +105,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         roots, [o.name for o in branch.outputs], branch.place, analysis, context.facts
     )
     check_stored(branch, roots, context)
+    check_kept(branch, roots)
     torch = context.torch(site.statement)
     predicate = Renderer(context.view, analysis, torch).render(branch.split.predicate)
     predicate = single(predicate)

@@ -59,6 +59,7 @@ class Effects:
         random, dynamic, scalar, partial, stateful: draws random numbers; has a data-dependent
             shape; reads a Python scalar from data; may raise on some data; calls a layer that
             changes its own state.
+        placed: takes an element at a place that a tensor without dimensions holds.
         control: `return`, `raise`, `break`, `continue`, `yield`, `await`, `global`, `del` nodes.
         conditions: tests that decide control flow.
         zero_super: uses `super()` without arguments, which a nested function cannot.
@@ -75,6 +76,7 @@ class Effects:
     scalar: list[ast.AST] = field(default_factory=list)
     partial: list[ast.AST] = field(default_factory=list)
     stateful: list[ast.AST] = field(default_factory=list)
+    placed: list[ast.AST] = field(default_factory=list)
     control: list[ast.AST] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
     zero_super: bool = False

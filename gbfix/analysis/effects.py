@@ -107,6 +107,7 @@ class _Collector(ast.NodeVisitor):
             "scalar",
             "partial",
             "stateful",
+            "placed",
         ):
             getattr(self.effects, attribute).extend(getattr(inner.effects, attribute))
         self.effects.mutated.extend(inner.effects.mutated)
@@ -128,6 +129,10 @@ class _Collector(ast.NodeVisitor):
             self.effects.mutated.append((node.value, node))
         else:
             base, index = self.value(node.value), self.value(node.slice)
+            if index is not None and any(
+                p.tensor and p.zero_dim and not p.boolean for p in index.elements or (index,)
+            ):
+                self.effects.placed.append(node)
             if base is not None and base.may_be_tensor and index is not None:
                 parts = index.elements or (index,)
                 if any(p.may_be_tensor for p in parts):
@@ -265,6 +270,9 @@ class _Collector(ast.NodeVisitor):
             if builtin not in PURE_BUILTINS and not builtin[:1].isupper():
                 found.unknown.append(builtin)
             return
+        if name == "torch._assert_async":
+            found.partial.append(node)
+            return
         operation = torch_table.function(name)
         if operation is not None:
             if operation.mutates and node.args:
@@ -316,7 +324,7 @@ class _Collector(ast.NodeVisitor):
         if inner is None:
             found.unknown.append(ast.unparse(node.func))
             return
-        for attribute in ("output", "random", "dynamic", "scalar", "partial", "stateful"):
+        for attribute in ("output", "random", "dynamic", "scalar", "partial", "stateful", "placed"):
             if getattr(inner, attribute):
                 getattr(found, attribute).append(node)
         found.unknown.extend(f"{info.node.name}: {text}" for text in inner.unknown)

@@ -65,8 +65,9 @@ def asks_element(test: ast.expr) -> str | None:
     limit, asked = test.comparators[0], test.left
     if not isinstance(limit, ast.Constant) or not isinstance(limit.value, (int, float)):
         return None
-    known = isinstance(asked, ast.Subscript) and isinstance(
-        asked.slice, (ast.Constant, ast.UnaryOp)
+    known = isinstance(asked, ast.Subscript) and (
+        isinstance(asked.slice, (ast.UnaryOp, ast.BinOp, ast.Name))
+        or (isinstance(asked.slice, ast.Constant) and not isinstance(asked.slice.value, str))
     )
     base = asked.value if isinstance(asked, ast.Subscript) and known else None
     return base.id if isinstance(base, ast.Name) else None

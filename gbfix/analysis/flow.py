@@ -16,7 +16,7 @@ from gbfix.analysis.equality import same_shapes, tensor_test
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.facts import Facts, settled
 from gbfix.analysis.guarded_names import guarded_name
-from gbfix.analysis.modes import OTHER_TRACING, Mode
+from gbfix.analysis.modes import OTHER_TRACING, Mode, asked_beside
 from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.observed import proven
 from gbfix.analysis.project import FunctionInfo, import_bindings
@@ -82,6 +82,7 @@ class _Flow(Evaluator):
         self.returns: list[Value] = []
         self.mode = Mode()
         self.statement: ast.stmt = info.node
+        self._owner: ast.stmt = info.node
         self.breaks: list[list[Environment]] = []
 
     # Conditions
@@ -106,6 +107,7 @@ class _Flow(Evaluator):
     def condition(self, test: ast.expr, owner: ast.AST) -> None:
         """Evaluate a test operand by operand, each under what the earlier ones established."""
         self.analysis.conditions[owner] = Condition(owner, test, self.statement, self.mode.eager)
+        self._owner = owner if isinstance(owner, ast.stmt) else self.statement
         self._operands(test, alone=True)
 
     def _operands(self, test: ast.expr, *, alone: bool) -> None:
@@ -136,6 +138,8 @@ class _Flow(Evaluator):
             if self.mode.exclusions and not self.values[test].static:
                 is_tensor = tensor_test(test, self.module)  # or, beside a compiled path, it is none
                 if is_tensor is not None and self.mode.excludes(is_tensor, self.compiling):
+                    self.analysis.eager.add(test)
+                if asked_beside(self._owner, self.mode):
                     self.analysis.eager.add(test)
             named = guarded_name(test, self.analysis) if self.mode.exclusions else None
             if named is not None and self.mode.excludes(named.test, self.compiling):

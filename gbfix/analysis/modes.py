@@ -11,6 +11,8 @@ import ast
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gbfix.analysis.trees import walk
+
 COMPILING = "<compiling>"
 IS_COMPILING = frozenset(
     {
@@ -155,6 +157,23 @@ class Mode(NamedTuple):
         if exclusions:
             exclusions = frozenset(e for e in exclusions if not any(mark in k for k in e))
         return Mode(_Step(self.steps, None, mark=mark), exclusions, self.eager)
+
+
+def asked_beside(owner: ast.stmt, mode: Mode) -> bool:
+    """Whether a compiled path stands beside a branch, for the tensors that its arms are made of.
+
+    After `if torch.compiler.is_compiling() and isinstance(x, torch.Tensor):` what follows is left for
+    other values of `x`.
+    """
+    names: set[str] | None = None
+    for left in mode.undecided():
+        if not left or not all("id='isinstance'" in k and "attr='Tensor'" in k for k in left):
+            continue
+        if names is None:
+            names = {n.id for n in walk(owner) if isinstance(n, ast.Name)}
+        if all(any(f"id='{name}'" in literal for name in names) for literal in left):
+            return True
+    return False
 
 
 def _asks(test: ast.expr, compiling: Recognize) -> bool:

@@ -25,6 +25,11 @@ _SAME = frozenset(
 _REDUCING = frozenset(
     "sum mean any all prod amax amin argmax argmin logsumexp norm std var count_nonzero".split()
 )
+_LOSSES = frozenset(
+    "binary_cross_entropy binary_cross_entropy_with_logits cross_entropy gaussian_nll_loss "
+    "hinge_embedding_loss huber_loss kl_div l1_loss margin_ranking_loss mse_loss nll_loss "
+    "poisson_nll_loss smooth_l1_loss soft_margin_loss".split()
+)
 _SAME_LAYERS = frozenset("Linear LayerNorm RMSNorm Identity Dropout Softmax".split())
 
 _BINDING = frozenset(
@@ -204,6 +209,8 @@ class Ranks:
             return rank if layer else None
         if not reference.startswith("torch."):
             return None
+        if last in _LOSSES:
+            return 0 if _is_reduced(node) else None
         if last in _FACTORIES:
             return _sizes(node.args)
         if last == "full":
@@ -246,6 +253,14 @@ class Ranks:
         if operation is not None and operation.pointwise:
             return _widest(rank, *(self.of(a) for a in given))
         return None
+
+
+def _is_reduced(loss: ast.Call) -> bool:
+    """Whether a loss function of torch is told, or left, to give a single value."""
+    told = [k.value for k in loss.keywords if k.arg == "reduction"]
+    if not told:
+        return len(loss.args) <= 2 and all(k.arg is not None for k in loss.keywords)
+    return isinstance(told[0], ast.Constant) and told[0].value in ("mean", "sum")
 
 
 def _keeps_itself(node: ast.expr, name: str) -> bool:

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import NotApplicable, Refused, Split, split
 from gbfix.analysis.effects import Effects, effects
-from gbfix.analysis.evaluate import Environment
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
-from gbfix.analysis.values import UNKNOWN, Kind, Value
 from gbfix.diagnoses import LOOP_EXIT
+from gbfix.lowering.kept_items import kept_items
 from gbfix.lowering.preparation import split_preparation
 from gbfix.lowering.stores import Store, stores_in
 from gbfix.lowering.views import (
@@ -30,6 +29,7 @@ from gbfix.lowering.views import (
     in_loop_of,
     is_elif,
     returns,
+    skips,
     walk_scope,
 )
 
@@ -90,6 +90,8 @@ class Branch:
         is_elif: the `if` is an `elif` of another.
         leaves: the statement that has to follow a compiled path, where the branch takes up all that
             comes after it: a `return` without a value, or a `continue`.
+        stored: where both arms give values as if they returned them, the targets that take them.
+        asked: names that the compiled path asks whether they hold tensors, which was not proven.
     """
 
     node: ast.If
@@ -100,6 +102,13 @@ class Branch:
     rest: tuple[ast.stmt, ...]
     is_elif: bool
     leaves: str = ""
+    stored: tuple[ast.expr, ...] = ()
+    asked: dict[str, None] = field(default_factory=dict, compare=False)
+
+    @property
+    def ends(self) -> bool:
+        """Whether nothing of the function follows the branch."""
+        return self.returns and not self.stored
 
     @property
     def place(self) -> tuple[ast.stmt, ast.stmt]:
@@ -120,7 +129,7 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     """
     node, analysis = site.node, site.analysis
     assert isinstance(node, ast.If)
-    if site.diagnosis is LOOP_EXIT and not (_skips(node.body) or _skips(node.orelse)):
+    if site.diagnosis is LOOP_EXIT and not (skips(node.body) or skips(node.orelse)):
         raise NotApplicable("loop-control", "an arm leaves the loop around it")
     module = analysis.info.module
     chained = is_elif(node, module)
@@ -129,7 +138,7 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     rest: list[ast.stmt] = []
     leaves = ""
     returning = [returns(body), returns(orelse)]
-    skipping = [_skips(body), _skips(orelse)]
+    skipping = [skips(body), skips(orelse)]
     if not any(returning) and skipping.count(True) == 1:
         rest = _rest_of_round(node, analysis)
         leaves = "continue"
@@ -157,6 +166,11 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
         raise Refused("return-in-arm", "an arm returns on some of its paths only")
     end = rest[-1] if leaves == "continue" else node
     live = liveness.after.get(end, frozenset()) | liveness.captured
+    stored: tuple[ast.expr, ...] = ()
+    if not leaves and not any(returning):
+        views = (compiled_view(body, analysis, facts), compiled_view(orelse, analysis, facts))
+        if (items := kept_items(*views, live)) is not None:
+            stored, body, orelse = items
     arms = (
         _arm(body, analysis, facts, True, live),
         _arm(orelse, analysis, facts, False, live),
@@ -171,12 +185,7 @@ def find_branch(site: BreakSite, facts: Facts, liveness: Liveness) -> Branch:
     outputs = () if both else _outputs(live, arms, analysis)
     if not both and not outputs:
         _explain_no_outputs(arms)
-    return Branch(node, parts, arms, both, outputs, tuple(rest), chained, leaves)
-
-
-def _skips(body: Sequence[ast.stmt]) -> bool:
-    """Whether a block ends by going on to the next round of a loop."""
-    return bool(body) and isinstance(body[-1], ast.Continue)
+    return Branch(node, parts, arms, both, outputs, tuple(rest), chained, leaves, stored)
 
 
 def _rest_of_round(node: ast.If, analysis: Analysis) -> list[ast.stmt]:
@@ -312,45 +321,3 @@ def _outputs(live: frozenset[str], arms: tuple[Arm, Arm], analysis: Analysis) ->
             if known is None:
                 names[name] = Output(name, local, calls[0] if calls else None)
     return tuple(names.values())
-
-
-def value_after(name: str, branch: Branch, truth: bool, analysis: Analysis) -> Value:
-    """What an output holds at the end of an arm."""
-    end = analysis.ends.get((branch.node, truth))
-    if branch.leaves == "continue":
-        end = _end_of_round(branch, truth, analysis)
-    if end is None:
-        return UNKNOWN
-    if name in end:
-        return end[name]
-    return UNKNOWN
-
-
-def _end_of_round(branch: Branch, truth: bool, analysis: Analysis) -> Environment | None:
-    """What names hold where an arm goes on to the next round of the loop."""
-    body = branch.node.body if truth else branch.node.orelse
-    if _skips(body):
-        return analysis.before.get(body[-1])
-    loop = analysis.info.module.parents[branch.node]
-    while isinstance(loop, ast.If):
-        loop = analysis.info.module.parents[loop]
-    return analysis.rounds.get(loop) if isinstance(loop, ast.stmt) else None
-
-
-def check_tensor(value: Value, what: str) -> None:
-    """Refuse a result that is not a tensor on every path.
-
-    Raises:
-        Refused: with a reason that names the result.
-    """
-    if value.unbound:
-        raise Refused("undefined-after-if", f"{what} may have no value when the branch is left")
-    if value.tensor:
-        return
-    if value.kinds & Kind.NONE:
-        raise Refused("none-result", f"{what} is None in one of the arms")
-    if value.kinds & (Kind.UNKNOWN | Kind.MAYBE):
-        raise Refused("unknown-result", f"it could not be proven that {what} is a tensor")
-    raise Refused(
-        "non-tensor-result", f"{what} is a Python value, not a tensor, in one of the arms"
-    )

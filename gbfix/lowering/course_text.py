@@ -11,7 +11,8 @@ import ast
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.draws import PLAIN, as_uniform, draw
-from gbfix.analysis.effects import function_effects
+from gbfix.analysis.effects import effects, function_effects
+from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import flat, flatten, operand
 from gbfix.codegen.guards import compiling
@@ -33,6 +34,7 @@ class CourseWriter:
         self.context = context
         self.view = context.view
         self.parents = context.info.module.parents
+        self.leads: dict[ast.stmt, list[str]] = {}
 
     def edits(self) -> tuple[Edit, ...]:
         """Every statement of the course that reads differently when compiling."""
@@ -51,14 +53,16 @@ class CourseWriter:
         found: list[Edit] = []
         both: dict[ast.stmt, dict[ast.expr, str]] = {}
         for statement, changes in texts.items():
-            if self.exact or in_compiled_path(statement, context):
+            if statement in self.leads and not in_compiled_path(statement, context):
+                both[statement] = changes
+            elif self.exact or in_compiled_path(statement, context):
                 found += [Edit(view.start(n), view.end(n), t) for n, t in changes.items()]
             elif (edit := self._conditional(statement, changes)) is not None:
                 found.append(edit)
             elif changes:
                 both[statement] = changes
         if both:
-            found += twice(both, context)
+            found += twice(both, context, self.leads)
         return tuple(found)
 
     def _conditional(self, statement: ast.stmt, changes: dict[ast.expr, str]) -> Edit | None:
@@ -200,6 +204,9 @@ class CourseWriter:
         cast = self._cast(partner)
         if cast and self.course.computed:
             changed = f"{closed}{cast}"
+        elif self.course.computed and meeting.scales is None and self._is_single(partner):
+            name = self._named(partner)
+            return {partner: name, node: f"{closed}.to({name}.dtype)"}
         if meeting.scales is None:
             return {} if changed == text else {node: changed}
         scaled, keyword = meeting.scales
@@ -218,6 +225,31 @@ class CourseWriter:
         product = f"{operand(self.view, scaled)} * {changed}"
         head = flat(self.view, call.func)
         return {call: f"{head}({', '.join([*before, product, *rest])})"}
+
+    def _is_single(self, partner: ast.expr) -> bool:
+        """Whether a double would decide the dtype, as it does beside what has no dimensions."""
+        return Ranks(self.context.analysis, self.context.facts).of(partner) == 0
+
+    def _named(self, partner: ast.expr) -> str:
+        """The name of a tensor that is computed before the statement it stands in, to ask its dtype.
+
+        Raises:
+            Refused: where it cannot be computed earlier.
+        """
+        statement, context = self._statement(partner), self.context
+        between: ast.AST = partner
+        while between is not statement:
+            between = self.parents[between]
+            if isinstance(between, ast.BoolOp):
+                raise Refused("unusual-place", "the number meets a tensor that may not be computed")
+        value = getattr(statement, "value", None) or statement
+        found = effects([value], context.analysis, context.facts)
+        if found.random or found.mutated or found.unknown or in_compiled_path(statement, context):
+            what = ast.unparse(partner)
+            raise Refused("dtype-unproven", f"`{what}` has no dimensions, and no name")
+        name = context.names.take("total")
+        self.leads.setdefault(statement, []).append(f"{name} = {flat(self.view, partner)}")
+        return name
 
     def _cast(self, partner: ast.expr) -> str:
         value = self.context.analysis.values.get(partner)

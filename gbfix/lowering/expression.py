@@ -22,13 +22,20 @@ from gbfix.codegen.predicates import Renderer, single
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
-from gbfix.lowering.branch import check_tensor
+from gbfix.lowering.arm_values import given_tensor, held_before
 from gbfix.lowering.dense_gradients import dense_sums, with_dense_sums
 from gbfix.lowering.doubling import in_compiled_path
 from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.lost_stores import check_stores
-from gbfix.lowering.placement import around, compiled_block, unlike_shapes, width_for
+from gbfix.lowering.placement import (
+    around,
+    compiled_block,
+    tensor_guard,
+    unlike_shapes,
+    width_for,
+)
+from gbfix.lowering.places import check_places, element_reads
 from gbfix.lowering.shared_operands import copies_needed
 from gbfix.lowering.stale_graphs import held_attributes, stale_graph, stale_reason
 from gbfix.lowering.turned import check_turned, check_view_attributes
@@ -91,8 +98,11 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
     analysis, statement = context.analysis, selection.statement
     values = (selection.yes, selection.no)
     parts = split(selection.test, analysis, context.facts)
+    asked: dict[str, None] = {}
+    environment = analysis.before[selection.branch or statement]
     for value in values:
-        check_tensor(analysis.values[value], f"`{ast.unparse(value)}`")
+        name = held_before(value, {}, environment)
+        given_tensor(analysis.values[value], f"`{ast.unparse(value)}`", name, asked)
     for value in values:
         found = effects([value], analysis, context.facts)
         if not found.pure or found.scalar or found.dynamic:
@@ -116,6 +126,9 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
         if not gradients_are_off(statement, context.info):
             check_turned([[value] for value in values], analysis)
         a, b = (_cloned(n, t, context) for n, t in zip(values, (a, b), strict=True))
+        check_places(selection.test, values, analysis)
+        elements = element_reads(values, analysis, context.facts, context.view, asked)
+        a, b = (with_dense_sums(text, elements) for text in (a, b))
         if not gradients_are_off(statement, context.info):
             sums = dense_sums(values, frozenset(), analysis, context.view)
             a, b = (with_dense_sums(text, sums) for text in (a, b))
@@ -126,7 +139,8 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
             comma = "," if len(copies) == 1 else ""
             arguments.append(f"({', '.join(f'{c}.clone()' for c in copies)}{comma})")
     safety, reason = _judged(selection, context)
-    edits = _placed(selection, f"{torch}.{form}", arguments, parts.guards, torch, context)
+    guards = (*parts.guards, *(tensor_guard(name, torch) for name in asked))
+    edits = _placed(selection, f"{torch}.{form}", arguments, guards, torch, context)
     return Fix(form, safety, reason, edits, context.needs_torch)
 
 

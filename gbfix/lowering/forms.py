@@ -139,7 +139,7 @@ class Writer:
             layout.call(
                 f"{self.torch}.where",
                 [condition, self.expression(a)[0], self.expression(b)[0]],
-                width=self.width - (7 if self.branch.returns else len(name) + 3),
+                width=self.width - (len(self._giving()) if self.branch.returns else len(name) + 3),
                 unit=self.unit,
             )
             for (a, b), name in zip(pairs, names or ["return"] * len(pairs), strict=True)
@@ -147,7 +147,8 @@ class Writer:
         if self.branch.returns:
             is_tuple = isinstance(self.branch.arms[0].returned, ast.Tuple)
             lines.append(
-                f"return {', '.join(calls)}" + ("," if is_tuple and len(calls) == 1 else "")
+                f"{self._giving()}{', '.join(calls)}"
+                + ("," if is_tuple and len(calls) == 1 else "")
             )
         elif len(calls) == 1 or not self._crossed(pairs):
             lines += [f"{n} = {c}" for n, c in zip(names, calls, strict=True)]
@@ -245,13 +246,18 @@ class Writer:
     def _head(self) -> tuple[str, list[str], str]:
         """What stands before the arguments of the call, what follows the call, and after them."""
         if self.branch.returns:
-            return f"return {self.torch}.cond", [], ""
+            return f"{self._giving()}{self.torch}.cond", [], ""
         leaves = [self.branch.leaves] if self.branch.leaves else []
         (first, *others) = self.branch.outputs
         if not others and first.name in self.detached and not first.place and first.call is None:
             return f"{first.name} = {self.torch}.cond", leaves, ".detach()"
         names, stores = self.targets(self.detached)
         return f"{', '.join(names)} = {self.torch}.cond", [*stores, *leaves], ""
+
+    def _giving(self) -> str:
+        """What stands before the values that both arms give."""
+        targets = [flat(self.context.view, target) for target in self.branch.stored]
+        return f"{', '.join(targets)} = " if targets else "return "
 
     def _operands(self) -> tuple[list[str], list[str]]:
         given = [f"{o}.clone()" if o in self.copied else o for o in self.operands]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.values import Value, join
+from gbfix.analysis.values import Kind, Value, join
 from gbfix.codegen.expressions import copied, flat
 from gbfix.fixes import Context
 from gbfix.lowering.aliases import (
@@ -18,8 +18,9 @@ from gbfix.lowering.aliases import (
     shared_root,
     surely_bound,
 )
+from gbfix.lowering.arm_values import check_tensor, given_tensor, held_before, value_after
 from gbfix.lowering.bindings import needed_by
-from gbfix.lowering.branch import Arm, Branch, check_tensor, value_after
+from gbfix.lowering.branch import Arm, Branch
 from gbfix.lowering.results import before
 from gbfix.lowering.views import walk_scope
 
@@ -38,8 +39,9 @@ def function_body(
         elements = end.value.elts if isinstance(end.value, ast.Tuple) else [end.value]
         texts, values = [], []
         for element in elements:
-            check_tensor(analysis.values[element], "what the function returns")
-            values.append(analysis.values[element])
+            name = held_before(element, arm.effects.stores, analysis.before[branch.node])
+            value = analysis.values[element]
+            values.append(given_tensor(value, "what the function returns", name, branch.asked))
             texts.append(maybe_cloned(element, own, roots, context))
         for earlier in _earlier_returns(arm):
             values = _joined(earlier, values, own, context)
@@ -57,7 +59,8 @@ def function_body(
                     f"`{output.name}` has no value yet where an arm leaves it alone",
                 )
             value = incoming
-        check_tensor(value, f"`{output.name}`")
+        name = None if bound else output.name
+        value = given_tensor(value, f"`{output.name}`", name, branch.asked)
         values.append(value)
         # On a path that does not bind it, it is still what it was before.
         kept = output.name not in sure and before(output.name, branch, analysis) is not None
@@ -151,8 +154,11 @@ def carried_names(branch: Branch, context: Context) -> tuple[str, ...]:
     needed = tuple(n for n in found if n in read or "." in n)
     for name in needed:
         value = before(name, branch, context.analysis)
-        if value is not None and not value.tensor:
+        if value is None or value.tensor or name in branch.asked:
+            continue
+        if "." in name or not value.kinds & (Kind.UNKNOWN | Kind.MAYBE):
             raise Refused(
                 "rebinds-value", f"an arm rebinds `{name}`, which is not a tensor before it"
             )
+        branch.asked.setdefault(name)
     return needed

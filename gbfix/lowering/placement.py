@@ -36,15 +36,21 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
         Refused: if the `if` does not start its line.
     """
     node = branch.node
-    alone = branch.is_elif or branch.returns or branch.leaves
-    lead = compiled_block(
-        node, body, torch, branch.split.guards, context, join="" if alone else "el"
-    )
+    alone = branch.is_elif or branch.ends or branch.leaves
+    guards = (*branch.split.guards, *(tensor_guard(name, torch) for name in branch.asked))
+    lead = compiled_block(node, body, torch, guards, context, join="" if alone else "el")
     return (
         lead,
         *unlike_shapes(node, branch.split.guards, torch, context),
         *_without_inner(branch, context),
     )
+
+
+def tensor_guard(name: str, torch: str) -> Guard:
+    """The question whether a name holds a tensor."""
+    kind = ast.Attribute(ast.Name(torch, ast.Load()), "Tensor", ast.Load())
+    named = ast.Name(name, ast.Load())
+    return Guard(ast.Call(ast.Name("isinstance", ast.Load()), [named, kind], []), True)
 
 
 def unlike_shapes(
@@ -207,7 +213,7 @@ def replacing(branch: Branch, body: str, context: Context) -> tuple[Edit, ...]:
     view, node = context.view, branch.node
     last: ast.stmt = branch.rest[-1] if branch.rest else node
     start, end = view.start(node), view.end(last)
-    if branch.is_elif or branch.split.guards or not view.starts_line(node):
+    if branch.is_elif or branch.split.guards or branch.asked or not view.starts_line(node):
         raise Refused("keeps-original", "the test has static parts")
     if view.has_comment(start, end):
         raise Refused("keeps-original", "comments would be lost")

@@ -18,7 +18,8 @@ from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import reads
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Value
-from gbfix.lowering.branch import Arm, Branch, Output, check_tensor
+from gbfix.lowering.arm_values import given_tensor, held_before
+from gbfix.lowering.branch import Arm, Branch, Output
 from gbfix.lowering.stores import Store
 
 _OPERATORS: dict[type[ast.operator], str] = {
@@ -203,6 +204,15 @@ def result_value(result: Result, branch: Branch, analysis: Analysis) -> Value:
     return value
 
 
+def _name_of(result: Result, arm: Arm, branch: Branch, analysis: Analysis) -> str | None:
+    """The name that holds a result before the branch."""
+    if result.operator or result.store is not None:
+        return None
+    if result.node is None:
+        return result.incoming
+    return held_before(result.node, arm.effects.stores, analysis.before[branch.node])
+
+
 def check_results(
     branch: Branch, arms: Sequence[Straight], analysis: Analysis
 ) -> list[tuple[Value, Value]]:
@@ -215,11 +225,16 @@ def check_results(
         raise Refused("different-structure", "the arms return different numbers of values")
     values: list[tuple[Value, Value]] = []
     for position, (a, b) in enumerate(zip(arms[0].results, arms[1].results, strict=True)):
-        what = (
-            "what the function returns" if branch.returns else f"`{branch.outputs[position].name}`"
-        )
-        pair = (result_value(a, branch, analysis), result_value(b, branch, analysis))
-        for value in pair:
-            check_tensor(value, what)
-        values.append(pair)
+        if branch.returns:
+            kept = [f"`{ast.unparse(target)}`" for target in branch.stored]
+            what = kept[position] if position < len(kept) else "what the function returns"
+        else:
+            what = f"`{branch.outputs[position].name}`"
+        names = [
+            _name_of(result, arm, branch, analysis)
+            for result, arm in zip((a, b), branch.arms, strict=True)
+        ]
+        one, other = result_value(a, branch, analysis), result_value(b, branch, analysis)
+        one = given_tensor(one, what, names[0], branch.asked)
+        values.append((one, given_tensor(other, what, names[1], branch.asked)))
     return values

@@ -101,6 +101,11 @@ def returns(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, (ast.With, ast.AsyncWith)) and returns(last.body)
 
 
+def skips(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block ends by going on to the next round of a loop."""
+    return bool(body) and isinstance(body[-1], ast.Continue)
+
+
 def walk_scope(node: ast.AST) -> Iterator[ast.AST]:
     """A node and what is below it in the same scope: nested functions are not entered."""
     yield node
