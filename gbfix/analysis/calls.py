@@ -50,6 +50,9 @@ _ARRANGING = frozenset(
     "tile gather index_select take_along_dim roll flip contiguous clone".split()
 )
 _DTYPES = FLOATING_DTYPES | INTEGER_DTYPES | {"torch.bool"}
+_OF_DEFAULT_DTYPE = frozenset(
+    f"torch.{n}" for n in ("zeros", "ones", "empty", "rand", "randn", "eye", "linspace")
+)
 _LIKE = frozenset(
     {
         "torch.zeros_like",
@@ -112,7 +115,8 @@ def _tensor_result(
     if wanted is None and operation.name == "Tensor.to" and len(arguments) > 1:
         wanted = arguments[1] if arguments[1].reference in _DTYPES else None
     if wanted is None or wanted.only(Kind.NONE):
-        return made
+        plain = operation.name in _OF_DEFAULT_DTYPE and not {"out", "**"} & keywords.keys()
+        return replace(made, floating=True) if plain else made
     return replace(
         made,
         dtype=fresh_number(),

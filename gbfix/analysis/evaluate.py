@@ -15,6 +15,7 @@ from gbfix.analysis import torch_table
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.calls import builtin_result, item_of, layer_result, operation_result
 from gbfix.analysis.decorators import disabled
+from gbfix.analysis.dtypes import FLOATING_DTYPES, INTEGER_DTYPES
 from gbfix.analysis.expressions import Environment, Expressions, dotted
 from gbfix.analysis.usage import proves_tensor
 from gbfix.analysis.values import (
@@ -88,7 +89,7 @@ class Evaluator(Expressions):
             function = self.evaluate(node.func)
         self._learn(node, function)
         if function.reference == "torch.tensor" and node.args:
-            return self._literal_tensor(node.args[0], "dtype" in keywords)
+            return self._literal_tensor(node.args[0], keywords.get("dtype"))
         if function.reference == "torch.cond" and len(node.args) >= 3:
             return join(self._branch_result(node.args[1]), self._branch_result(node.args[2]))
         made = self.call(function, arguments, keywords)
@@ -96,11 +97,18 @@ class Evaluator(Expressions):
             return replace(made, changes_input=True)
         return made
 
-    def _literal_tensor(self, node: ast.expr, cast: bool) -> Value:
-        """`torch.tensor(3.0)` has one element, and the dtype of its Python value unless cast."""
+    def _literal_tensor(self, node: ast.expr, dtype: Value | None) -> Value:
+        """`torch.tensor(3.0)` has one element, and the dtype of its Python value unless told."""
         content: object = node.value if isinstance(node, ast.Constant) else None
         made = tensor(unshared=True, zero_dim=content is not None)
-        if cast or content is None:
+        if dtype is not None:
+            return replace(
+                made,
+                boolean=dtype.reference == "torch.bool",
+                floating=dtype.reference in FLOATING_DTYPES,
+                integer=dtype.reference in INTEGER_DTYPES,
+            )
+        if content is None:
             return made
         return replace(
             made,

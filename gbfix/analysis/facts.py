@@ -332,11 +332,13 @@ class Facts:
                 return self.returned(method)
             return reference(method.qualified)
         if writes:
+            held = _is_registered(writes)
             return join_all(
                 promised
                 if owner.is_record and (promised := field_value(w.node, owner, self.project))
                 else self._written(w)
                 for owner, w in writes
+                if not (held and _changes_in_place(w.node))
             )
         if name in _MODULE_STATIC and self.project.is_module_class(cls.qualified):
             return STATIC
@@ -464,6 +466,11 @@ def _last(node: ast.AST) -> str | None:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else None
+
+
+def _changes_in_place(node: ast.AST) -> bool:
+    """Whether a statement leaves a tensor the tensor that it was: `self.steps += 1`."""
+    return isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.MatMult)
 
 
 def _is_registered(

@@ -296,8 +296,17 @@ class _Flow(Evaluator):
         old = self.evaluate(_as_load(node.target))
         self.values[node.target] = old
         value = self.binary(node.op, old, self.evaluate(node.value))
-        if old.tensor:
-            value = replace(value, unshared=old.unshared)
+        if old.tensor and not isinstance(node.op, ast.MatMult):  # changed in place
+            value = replace(
+                value,
+                unshared=old.unshared,
+                dtype=old.dtype,
+                shape=old.shape,
+                boolean=old.boolean,
+                floating=old.floating,
+                integer=old.integer,
+                zero_dim=old.zero_dim,
+            )
         self.bind(node.target, value)
         return self.environment
 

@@ -34,7 +34,11 @@ class CourseWriter:
         self.context = context
         self.view = context.view
         self.parents = context.info.module.parents
+<<<<<<< HEAD
         self.leads: dict[ast.stmt, list[str]] = {}
+=======
+        self.products: dict[ast.Call, tuple[tuple[ast.expr, ast.keyword], str]] = {}
+>>>>>>> 45a92f5 (Count into bins, follow pairs of places and bounded counters)
 
     def edits(self) -> tuple[Edit, ...]:
         """Every statement of the course that reads differently when compiling."""
@@ -120,12 +124,19 @@ class CourseWriter:
 
     def _filled(self, node: ast.expr, text: str, changes: dict[ast.expr, str]) -> str:
         """A text with the texts of what changes inside of it."""
-        for inner, new in changes.items():
-            if inner is not node and _contains(node, inner):
-                old = flat(self.view, inner)
-                if text.count(old) != 1:
-                    raise Refused("complex-expression", f"`{old}` stands there more than once")
-                text = text.replace(old, self._filled(inner, new, changes))
+        if isinstance(node, ast.Call) and node in self.products:
+            return self._product(node, changes)
+        inside = {n: t for n, t in changes.items() if n is not node and _contains(node, n)}
+        return self._replaced_in(text, inside, changes)
+
+    def _replaced_in(
+        self, text: str, inside: dict[ast.expr, str], changes: dict[ast.expr, str]
+    ) -> str:
+        for inner, new in inside.items():
+            old = flat(self.view, inner)
+            if text.count(old) != 1:
+                raise Refused("complex-expression", f"`{old}` stands there more than once")
+            text = text.replace(old, self._filled(inner, new, changes))
         return text
 
     def _statement(self, node: ast.AST) -> ast.stmt:
@@ -209,22 +220,42 @@ class CourseWriter:
             return {partner: name, node: f"{closed}.to({name}.dtype)"}
         if meeting.scales is None:
             return {} if changed == text else {node: changed}
-        scaled, keyword = meeting.scales
-        if changed == text:
-            changed = closed
-        call = self.parents[keyword]
+        call = self.parents[meeting.scales[1]]
         assert isinstance(call, ast.Call)
+        self.products[call] = meeting.scales, closed if changed == text else changed
+        return {call: ""}
+
+    def _product(self, call: ast.Call, changes: dict[ast.expr, str]) -> str:
+        """`t.add(u, alpha=n)` as `t.add(u * n)`, with what changes in its parts."""
+        (scaled, keyword), number = self.products[call]
         at = call.args.index(scaled)
-        before = [flat(self.view, a) for a in call.args[:at]]
-        rest = [flat(self.view, a) for a in call.args[at + 1 :]]
+        before = [self._part(a, changes) for a in call.args[:at]]
+        rest = [self._part(a, changes) for a in call.args[at + 1 :]]
         rest += [
-            f"{k.arg}={flat(self.view, k.value)}" if k.arg else f"**{flat(self.view, k.value)}"
+            f"{k.arg}={self._part(k.value, changes)}" if k.arg else f"**{flat(self.view, k.value)}"
             for k in call.keywords
             if k is not keyword
         ]
-        product = f"{operand(self.view, scaled)} * {changed}"
-        head = flat(self.view, call.func)
-        return {call: f"{head}({', '.join([*before, product, *rest])})"}
+        inner = {n: t for n, t in changes.items() if _contains(keyword.value, n)}
+        product = f"{operand(self.view, scaled)} * {self._replaced_in(number, inner, changes)}"
+        head = self._part(call.func, changes)
+        return f"{head}({', '.join([*before, product, *rest])})"
+
+    def _part(self, node: ast.expr, changes: dict[ast.expr, str]) -> str:
+        """The text of a part of a call, with what changes inside of it."""
+        inside = {n: t for n, t in changes.items() if _contains(node, n)}
+        outer = {
+            n: self._filled(n, t, changes)
+            for n, t in inside.items()
+            if not any(o is not n and _contains(o, n) for o in inside)
+        }
+        start = self.view.start(node)
+        text = self.view.source.text[start : self.view.end(node)]
+        for inner, new in sorted(outer.items(), key=lambda item: -self.view.start(item[0])):
+            text = (
+                text[: self.view.start(inner) - start] + new + text[self.view.end(inner) - start :]
+            )
+        return flatten(text) if outer else flat(self.view, node)
 
     def _is_single(self, partner: ast.expr) -> bool:
         """Whether a double would decide the dtype, as it does beside what has no dimensions."""

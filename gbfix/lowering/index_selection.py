@@ -205,7 +205,11 @@ class Selection:
             self._check_part(parent)
             return
         if isinstance(parent, (ast.List, ast.Tuple)):  # `torch.stack([x[i], y])`
-            parent = self.parents[parent]
+            above = self.parents[parent]
+            if isinstance(above, ast.Assign) and above.value is parent:  # `a, b = x[i], x[j]`
+                self._check_unpacked(above, parent, node)
+                return
+            parent = above
         if isinstance(parent, ast.Call) and self._is_operation(parent):
             value = values.get(parent)
             if value is not None and value.unshared and not _alters(parent):
@@ -233,9 +237,26 @@ class Selection:
             return
         raise Refused("view-kept", f"`{ast.unparse(parent)}` may tell a view from a copy")
 
+    def _check_unpacked(
+        self, statement: ast.Assign, row: ast.List | ast.Tuple, node: ast.expr
+    ) -> None:
+        """`a, b = x[i], x[j]`: each name holds one of the values."""
+        target = statement.targets[0]
+        plain = isinstance(target, (ast.List, ast.Tuple)) and len(target.elts) == len(row.elts)
+        starred = any(isinstance(e, ast.Starred) for e in ast.walk(statement))
+        if len(statement.targets) != 1 or not plain or starred:
+            raise Refused("view-kept", f"`{ast.unparse(target)}` keeps a view")
+        assert isinstance(target, (ast.List, ast.Tuple))
+        self._check_held(target.elts[row.elts.index(node)])
+
     def _check_name(self, statement: ast.Assign) -> None:
         target = statement.targets[0]
-        if len(statement.targets) != 1 or not isinstance(target, ast.Name):
+        if len(statement.targets) != 1:
+            raise Refused("view-kept", f"`{ast.unparse(target)}` keeps a view")
+        self._check_held(target)
+
+    def _check_held(self, target: ast.expr) -> None:
+        if not isinstance(target, ast.Name):
             raise Refused("view-kept", f"`{ast.unparse(target)}` keeps a view")
         if self._changes():
             raise Refused("may-change", "the function may change tensors while it holds a view")

@@ -272,12 +272,14 @@ class _Follower:
         raise self._escapes(node)
 
     def _bounded(self, node: ast.expr, call: ast.Call, side: str) -> None:
-        """`max(n, 1)`, or `min`, with a number that is written out."""
+        """`max(n, 1)`, or `min`, with a number that is written out or set before."""
         other = call.args[1] if call.args[0] is node else call.args[0]
         value = literal(other)
         whole = self._is_integer() and isinstance(value, int)
-        # Python keeps the first of two where NaN is one of them.
-        if value is None or not (whole or call.args[0] is node):
+        # Python keeps the first of two where NaN is one of them, which no integers make: 0 / 0 raises.
+        from_integers = all(map(self._integer, self.course.reads.values()))
+        known = value is not None and call.args[0] is node
+        if not (whole or known or (from_integers and (value is not None or self._is_plain(other)))):
             raise self._escapes(node)
         if not whole:
             self.course.computed = True
