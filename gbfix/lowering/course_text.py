@@ -34,11 +34,8 @@ class CourseWriter:
         self.context = context
         self.view = context.view
         self.parents = context.info.module.parents
-<<<<<<< HEAD
         self.leads: dict[ast.stmt, list[str]] = {}
-=======
         self.products: dict[ast.Call, tuple[tuple[ast.expr, ast.keyword], str]] = {}
->>>>>>> 45a92f5 (Count into bins, follow pairs of places and bounded counters)
 
     def edits(self) -> tuple[Edit, ...]:
         """Every statement of the course that reads differently when compiling."""
