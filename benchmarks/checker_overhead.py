@@ -61,11 +61,17 @@ class Recording(Workers):
         self.specs: list[RunSpec] = []
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Run jobs as always."""
-        for job in jobs:
+        """Run jobs as always; a run that a job was to make and did not is none."""
+        outcomes = super().run(jobs)
+        for job, outcome in zip(jobs, outcomes, strict=True):
             if job.function in RUNS:
-                self.specs += pickle.loads(job.arguments)
-        return super().run(jobs)
+                made = 1 if job.function == RUNS[0] else _made(outcome)
+                self.specs += pickle.loads(job.arguments)[:made]
+        return outcomes
+
+
+def _made(outcome: Outcome) -> int:
+    return len(pickle.loads(outcome.result)) if outcome.result is not None else 0
 
 
 def children() -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import pytest
 
 from gbfix.verify import sharing
 from gbfix.verify.api import verify
-from gbfix.verify.jobs import Job, Limits
+from gbfix.verify.jobs import Job, Limits, Outcome
+from gbfix.verify.leftovers import leaves_nothing
 from gbfix.verify.messages import RunSpec
 from gbfix.verify.options import Options
 from gbfix.verify.probing import job, record_of
@@ -60,6 +61,113 @@ def test_the_same_run_as_one_graph_follows(tmp_path: Path) -> None:
     assert sharing._groups([ways[0], other]) == [[0], [1]]
 
 
+def test_one_side_shares_a_process_if_its_text_leaves_nothing(tmp_path: Path) -> None:
+    text = "def target(x):\n    return x\n"
+    ways = [
+        spec(tmp_path, text, watch=True),
+        spec(tmp_path, text),
+        spec(tmp_path, text, gradients=True),
+        spec(tmp_path, text, backend="aot_eager"),
+        spec(tmp_path, text, backend="aot_eager", gradients=True),
+        spec(tmp_path, text, backend="eager", fullgraph=True),
+    ]
+    assert sharing._by_side(ways, sharing._groups(ways)) == [[0, 1, 2], [3, 5, 4]]
+    other = replace(ways[1], side=replace(ways[1].side, texts=((str(tmp_path / "x.py"), text),)))
+    assert sharing._by_side([ways[0], other, ways[2]], [[0], [1], [2]]) == [[0, 2], [1]]
+    leaving = "import os\n\n\ndef target(x):\n    return x\n"
+    ways = [spec(tmp_path, leaving), spec(tmp_path, leaving, gradients=True)]
+    assert sharing._by_side(ways, sharing._groups(ways)) == [[0], [1]]
+
+
+def test_runs_share_a_process_only_where_there_are_more_than_workers(tmp_path: Path) -> None:
+    class Counting(Workers):
+        jobs = 0
+
+        def run(self, jobs: Sequence[Job]) -> list[Outcome]:
+            self.jobs += len(jobs)
+            return [Outcome(pickle.dumps((b"", b""))) for _ in jobs]
+
+    text = "def target(x):\n    return x\n"
+    ways = [spec(tmp_path, text), spec(tmp_path, text, gradients=True)]
+    for parallel, jobs in ((1, 1), (2, 2)):
+        counting = Counting(parallel)
+        sharing.make_runs(counting, ways, Limits())
+        assert counting.jobs == jobs
+
+
+LEAVING = [
+    "import os\n",
+    "import mine\n",
+    "from . import beside\n",
+    "from torch import *\n",
+    "from torch import set_grad_enabled\n",
+    "import torch\ntorch.set_default_dtype(torch.float64)\n",
+    "import torch\ntorch.nn.Linear.left = 2.0\n",
+    "import torch\nkind = torch.nn.Linear\nkind.left = 2.0\n",
+    "import torch\ndef target(x):\n    kind = torch.nn\n    kind = kind.Linear\n    del kind.left\n",
+    "def target(x):\n    type(x).left = 2.0\n",
+    "def target(x):\n    x.kept = 2.0\n",
+    "import math\nvars(math)['left'] = 2.0\n",
+    "import torch\nsetattr(torch, 'left', 2.0)\n",
+    "import torch\ntorch.left['x'] += 2.0\n",
+    "import torch\ntorch.backends.cudnn.benchmark = True\n",
+    "from torch import nn\nnn.modules.module.register_module_forward_hook(print)\n",
+    "import torch\n@torch.library.custom_op('a::b', mutates_args=())\ndef f(x): ...\n",
+    "import functools\nfunctools.left = 2.0\n",
+    "import math\nmath.names.append(2.0)\n",
+    "class Kept:\n    def __del__(self):\n        print('gone')\n",
+    "class M:\n    def f(self):\n        self.part.__class__.left = 2\n",
+    "def target(:\n",
+]
+FUNCTIONS = """
+seen = []
+
+
+class Count:
+    calls = 0
+
+
+def target(x):
+    global seen
+    seen.append(x)
+    seen[0] = 2
+    Count.calls += 1
+    x[0] += 1
+    x[:, 1] = 0
+"""
+LAYER = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+        nn.init.zeros_(self.linear.weight)
+        self.register_buffer("count", torch.zeros(2))
+        self.cache: dict[str, torch.Tensor] = {}
+
+    def forward(self, x):
+        self.cache["x"] = x
+        self.linear.weight.data[0] = 0
+        with torch.no_grad():
+            print(F.relu(x))
+        return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+"""
+
+
+@pytest.mark.parametrize("text", LEAVING)
+def test_a_text_that_may_leave_something_does_not_pass(text: str) -> None:
+    assert not leaves_nothing(text)
+
+
+@pytest.mark.parametrize("text", [FUNCTIONS, LAYER])
+def test_a_text_that_stores_in_its_own_passes(text: str) -> None:
+    assert leaves_nothing(text)
+
+
 def test_what_is_not_built_anew_or_is_on_a_device_is_run_alone(tmp_path: Path) -> None:
     text = "def target(x):\n    return x\n"
     plain = spec(tmp_path, text, backend="aot_eager")
@@ -93,11 +201,14 @@ def test_each_run_finds_its_file_as_it_was(tmp_path: Path, workers: Workers) -> 
         "torch.use_deterministic_algorithms(True)",
         "torch.set_grad_enabled(False)",
         "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+        "warnings.warn('once')",
+        "bytearray(1 << 30).count(1)",
+        "time.sleep(2.5)",
     ],
 )
 def test_what_a_run_leaves_ends_its_process(left: str, tmp_path: Path, workers: Workers) -> None:
     (tmp_path / "beside.py").write_text("state = []\n")
-    head = "import os\nimport threading\nimport time\nimport torch\n\n\n"
+    head = "import os\nimport threading\nimport time\nimport torch\nimport warnings\n\n\n"
     text = f"{head}def target(x):\n    {left}\n    return x\n"
     assert len(made_together(workers, *[spec(tmp_path, text)] * 2)) == 1
 

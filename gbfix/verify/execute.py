@@ -164,6 +164,7 @@ def _calls(
         refused=next(refused, None),
         inputs=names,
         recompiles=tuple(after - before for before, after in pairwise(recompiles)),
+        warned=any(shot.effects.warned for shot in shots),
     )
 
 

@@ -52,6 +52,7 @@ class RunRecord:
         recompiles: how many frames were compiled again in each call.
         always_compiled: whether the file itself gives the target to `torch.compile`.
         made_with: the arguments that were guessed to construct the target, if any were.
+        warned: whether anything was warned of.
     """
 
     calls: bytes = b""
@@ -65,6 +66,7 @@ class RunRecord:
     inputs: tuple[str, ...] = ()
     recompiles: tuple[int, ...] = ()
     made_with: str | None = None
+    warned: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,14 @@
 """Which runs are made one after the other in one process, and having them made so.
 
 What a run leaves behind in its process must not reach another, where it could make up for what that
-one loses; so each has a process of its own. The exception is a run that has to be one graph, which
-comes after the same one that need not. Where nothing breaks Dynamo traces both in the same way, so that
-what is lost is lost in the first as well, and where something does, the second is not compared. It is
-made so for one file only, which is imported anew, and only if the first run has left nothing.
+one loses; so each has a process of its own, but for two cases. Both are for one file only, which is
+imported anew, and last as long as a run is seen to leave nothing.
+
+A run that has to be one graph comes after the same one that need not. Where nothing breaks Dynamo
+traces both in the same way, so that what is lost is lost in the first as well, and where something
+does, the second is not compared. And where there are fewer workers than processes to be started, the
+eager runs of one side share one, and its compiled runs another, if its text shows that it leaves
+nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gbfix.verify.jobs import Job, Limits, Outcome
+from gbfix.verify.leftovers import leaves_nothing
 from gbfix.verify.messages import RunSpec
 from gbfix.verify.probing import job
+from gbfix.verify.targets import Side
 from gbfix.verify.worker import Workers
 
 
@@ -23,6 +29,8 @@ def make_runs(workers: Workers, specs: Sequence[RunSpec], limits: Limits) -> lis
     """Make runs, none of which changes what another one shows."""
     outcomes: dict[int, Outcome] = {}
     groups = _groups(specs)
+    if len(groups) > workers.parallel:
+        groups = _by_side(specs, groups)
     jobs = [_job([specs[number] for number in group], limits) for group in groups]
     for group, outcome in zip(groups, workers.run(jobs), strict=True):
         if len(group) == 1:
@@ -40,8 +48,7 @@ def make_runs(workers: Workers, specs: Sequence[RunSpec], limits: Limits) -> lis
 def _job(specs: Sequence[RunSpec], limits: Limits) -> Job:
     if len(specs) == 1:
         return job("gbfix.verify.execute:run", limits, specs[0])
-    longer = replace(limits, seconds=limits.seconds * len(specs))
-    return job("gbfix.verify.consecutive:run_each", longer, *specs)
+    return job("gbfix.verify.consecutive:run_each", limits, *specs)
 
 
 def _groups(specs: Sequence[RunSpec]) -> list[list[int]]:
@@ -55,6 +62,18 @@ def _groups(specs: Sequence[RunSpec]) -> list[list[int]]:
         key = first.pop(_as_one_graph(spec), number) if spec.fullgraph else number
         groups.setdefault(key, []).append(number)
     return [sorted(group, key=lambda number: specs[number].fullgraph) for group in groups.values()]
+
+
+def _by_side(specs: Sequence[RunSpec], groups: Sequence[list[int]]) -> list[list[int]]:
+    """Groups put together, in their order: the eager runs of a side, and its compiled runs."""
+    together: dict[tuple[Side, bool] | int, list[int]] = {}
+    for group in groups:
+        first = specs[group[0]]
+        texts = [text for _, text in first.side.texts]
+        shared = all(map(_is_built_anew, (specs[n] for n in group))) and leaves_nothing(*texts)
+        key = (first.side, first.backend is None) if shared else group[0]
+        together.setdefault(key, []).extend(group)
+    return list(together.values())
 
 
 def _as_one_graph(spec: RunSpec) -> RunSpec:
