@@ -50,9 +50,10 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.choices import BranchChoice, branch_choice, choice_text, chosen
 from gbfix.lowering.course import Course, Meeting
-from gbfix.lowering.course_text import CourseWriter
+from gbfix.lowering.course_text import CourseWriter, gives_float, is_simple
 from gbfix.lowering.numbers import follow, follow_choice
 from gbfix.lowering.placement import compiled_block
+from gbfix.lowering.table_entries import entry_of
 from gbfix.python_diagnoses import RANDOM_CALL
 from gbfix.source.text import Edit
 
@@ -115,7 +116,7 @@ def _number(site: BreakSite, context: Context) -> ast.expr:
     """The expression in which a number comes into being: a read, a draw, or a choice."""
     read = site.read
     if read is not None and read.kind is ReadKind.NUMBER:
-        return read.node
+        return entry_of(read.node, context.analysis) or read.node
     if isinstance(site.node, ast.Call) and draw(site.node, context.analysis) is not None:
         if is_computed_with(site.node, context.analysis):
             return site.node
@@ -197,8 +198,11 @@ def _asked_of_partners(course: Course, node: ast.If, context: Context) -> tuple[
 
 def _check_partners(course: Course, analysis: Analysis) -> None:
     """A double meets floating tensors only: with integers it would not give the default dtype."""
+    floats = gives_float(course, analysis)
     for meeting in course.meetings:
         value = analysis.values.get(meeting.partner)
+        if floats and is_simple(meeting.partner) and value is not None and value.tensor:
+            continue  # it is cast to the dtype that the number would give
         # torch itself refuses a float as `alpha=` of integers.
         if meeting.scales is None and (value is None or not value.floating):
             raise Refused(

@@ -29,11 +29,13 @@ class Table:
         keyed: whether it is a dict.
         textual: whether its keys are integers written as text.
         floats: whether all values are floats.
+        integers: whether all values are integers.
     """
 
     keyed: bool
     textual: bool
     floats: bool
+    integers: bool
 
 
 def table(node: ast.expr, info: FunctionInfo, facts: Facts) -> Table:
@@ -139,7 +141,7 @@ def _described(node: ast.expr, module: Module) -> Table | None:
         kinds = {_number(e) for e in node.elts}
         if not kinds or None in kinds:
             return None
-        return Table(keyed=False, textual=False, floats=kinds == {float})
+        return Table(False, False, floats=kinds == {float}, integers=kinds == {int})
     if isinstance(node, ast.Dict):
         if not node.keys or any(k is None for k in node.keys):
             return None
@@ -147,7 +149,7 @@ def _described(node: ast.expr, module: Module) -> Table | None:
         kinds = {_number(v) for v in node.values}
         if None in keys or None in kinds or len(keys) != 1:
             return None
-        return Table(keyed=True, textual=keys == {str}, floats=kinds == {float})
+        return Table(True, keys == {str}, floats=kinds == {float}, integers=kinds == {int})
     if isinstance(node, ast.DictComp):
         return _comprehension(node, module)
     return None
@@ -177,7 +179,7 @@ def _comprehension(node: ast.DictComp, module: Module) -> Table | None:
         key = key.args[0]
     if not (_computed(key, integers) and _computed(node.value, integers)):
         return None
-    return Table(keyed=True, textual=text, floats=False)
+    return Table(True, text, floats=False, integers=True)
 
 
 def _integers(node: ast.expr, module: Module) -> bool:

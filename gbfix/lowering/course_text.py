@@ -12,6 +12,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.draws import PLAIN, as_uniform, draw
 from gbfix.analysis.effects import effects, function_effects
+from gbfix.analysis.flow import Analysis
 from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import flat, flatten, operand
@@ -20,9 +21,25 @@ from gbfix.fixes import Context
 from gbfix.lowering.choices import choice_text
 from gbfix.lowering.course import Course, Meeting, Method
 from gbfix.lowering.doubling import in_compiled_path, substituted, twice
+from gbfix.lowering.table_entries import entries, entry_text, is_entry
 from gbfix.source.text import Edit
 
 _MAKING = frozenset("arange linspace zeros ones full empty eye rand randn tensor".split())
+
+
+def gives_float(course: Course, analysis: Analysis) -> bool:
+    """Whether all numbers of a course are floats, whatever is computed with them."""
+    return bool(course.reads) and all(
+        entries(tensor, analysis).floats
+        if isinstance(tensor, ast.Subscript) and is_entry(tensor, analysis)
+        else read is not tensor and (value := analysis.values.get(tensor)) and value.floating
+        for read, tensor in course.reads.items()
+    )
+
+
+def is_simple(node: ast.expr) -> bool:
+    """Whether an expression can be written again to ask for its dtype."""
+    return isinstance(node, (ast.Name, ast.Attribute))
 
 
 class CourseWriter:
@@ -34,6 +51,7 @@ class CourseWriter:
         self.context = context
         self.view = context.view
         self.parents = context.info.module.parents
+        self.entries: dict[ast.Subscript, str] = {}
         self.leads: dict[ast.stmt, list[str]] = {}
         self.products: dict[ast.Call, tuple[tuple[ast.expr, ast.keyword], str]] = {}
 
@@ -47,23 +65,31 @@ class CourseWriter:
         for meeting in self.course.meetings:
             if changes := self._meeting(meeting):
                 texts.setdefault(self._statement(meeting.number), {}).update(changes)
-        return self._written({s: self._outermost(c) for s, c in texts.items()})
+        eager = self.context.analysis.eager if not self.exact else ()
+        return self._written({s: self._outermost(c) for s, c in texts.items() if s not in eager})
 
     def _written(self, texts: dict[ast.stmt, dict[ast.expr, str]]) -> tuple[Edit, ...]:
         context, view = self.context, self.view
         found: list[Edit] = []
         both: dict[ast.stmt, dict[ast.expr, str]] = {}
         for statement, changes in texts.items():
-            if statement in self.leads and not in_compiled_path(statement, context):
-                both[statement] = changes
-            elif self.exact or in_compiled_path(statement, context):
+            leads = self.leads.get(statement, [])
+            if self.exact or in_compiled_path(statement, context):
+                start, indent = view.start(statement), view.indent(statement)
+                if leads and not view.starts_line(statement):
+                    raise Refused("unusual-place", "the statement shares its line with another")
+                if leads:
+                    text = "".join(f"{line}\n{indent}" for line in leads)
+                    found.append(Edit(start, start, text))
                 found += [Edit(view.start(n), view.end(n), t) for n, t in changes.items()]
+            elif leads:
+                both[statement] = changes
             elif (edit := self._conditional(statement, changes)) is not None:
                 found.append(edit)
             elif changes:
                 both[statement] = changes
         if both:
-            found += twice(both, context, self.leads)
+            found += twice(both, context, {s: n for s, n in self.leads.items() if n})
         return tuple(found)
 
     def _conditional(self, statement: ast.stmt, changes: dict[ast.expr, str]) -> Edit | None:
@@ -151,6 +177,9 @@ class CourseWriter:
         if isinstance(tensor, ast.IfExp):
             torch = self.context.torch(self._statement(tensor))
             return choice_text(tensor, torch, self.context, double=self.course.computed)
+        moved = ".cpu()" if any(map(self._is_on_default_device, self.course.meetings)) else ""
+        if isinstance(tensor, ast.Subscript) and is_entry(tensor, self.context.analysis):
+            return f"{self._entry(tensor)}{moved}"
         value = self.context.analysis.values[tensor]
         text = operand(self.view, tensor)
         if not (value.boolean or value.integer):
@@ -159,9 +188,18 @@ class CourseWriter:
             text = f"{text}.reshape(())"
         if not value.unshared and self._may_change():
             text = f"{text}.clone()"
-        if any(map(self._is_on_default_device, self.course.meetings)):
-            text = f"{text}.cpu()"  # which meets tensors of every device, as a number does
+        text = f"{text}{moved}"  # on the CPU it meets tensors of every device, as a number does
         return f"{text}.double()" if self.course.computed else text
+
+    def _entry(self, node: ast.Subscript) -> str:
+        """The entry of a table that a tensor picks."""
+        if node not in self.entries:
+            statement = self._statement(node)
+            leads, text = entry_text(node, self.context.torch(statement), self.context)
+            self.leads.setdefault(statement, []).extend(leads)
+            double = self.course.computed and not entries(node, self.context.analysis).floats
+            self.entries[node] = f"{text}.double()" if double else text
+        return self.entries[node]
 
     def _is_on_default_device(self, meeting: Meeting) -> bool:
         """Whether a number meets a tensor that is made where no other tensor tells the device."""
@@ -281,9 +319,14 @@ class CourseWriter:
 
     def _cast(self, partner: ast.expr) -> str:
         value = self.context.analysis.values.get(partner)
-        simple = isinstance(partner, (ast.Name, ast.Attribute))
-        known = value is not None and value.floating
-        return f".to({flat(self.view, partner)}.dtype)" if simple and known else ""
+        if not is_simple(partner):
+            return ""
+        text = flat(self.view, partner)
+        if value is not None and value.floating:
+            return f".to({text}.dtype)"
+        # A float gives integers the default dtype.
+        floats = gives_float(self.course, self.context.analysis)
+        return f".to(({text} * 1.0).dtype)" if floats else ""
 
 
 def _contains(outer: ast.AST, inner: ast.AST) -> bool:

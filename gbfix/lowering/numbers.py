@@ -20,6 +20,7 @@ from gbfix.analysis.values import Kind, Value
 from gbfix.codegen.predicates import compares_alike
 from gbfix.lowering.choices import BranchChoice, chosen, is_exact, literal
 from gbfix.lowering.course import Asking, Course, Meeting, Method, asking, check_tests
+from gbfix.lowering.table_entries import entries, is_entry
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 _MATH = {
@@ -74,6 +75,9 @@ class _Follower:
             tensor = read  # a number that was drawn or chosen is put into a tensor
         if isinstance(read, ast.IfExp) and not is_exact(read):
             self.course.computed = True
+        if isinstance(read, ast.Subscript):
+            tensor = read
+            self.course.computed |= entries(read, self.analysis).floats
         if tensor is None or read in self.course.reads:
             return
         if (
@@ -91,7 +95,8 @@ class _Follower:
     def _starts(self, node: ast.expr) -> bool:
         """Whether a number comes into being here."""
         is_read = read_tensor(node, self.analysis) is not None
-        return is_read or draw(node, self.analysis) is not None
+        drawn = draw(node, self.analysis) is not None
+        return is_read or drawn or is_entry(node, self.analysis)
 
     def _value(self, node: ast.AST) -> Value | None:
         return self.analysis.values.get(node)
