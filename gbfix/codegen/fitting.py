@@ -1,7 +1,8 @@
 """Single statements that were put together as one line, broken so that they fit the line length.
 
 A call gets its arguments on lines of their own, and so do dictionaries and lists with their items;
-anything else goes into parentheses and is broken at its outermost operator. Works on text; what does not parse as one simple statement stays as it is.
+anything else goes into parentheses and is broken at its outermost operator. Works on text; what does
+not parse as one simple statement stays as it is.
 """
 
 from __future__ import annotations
