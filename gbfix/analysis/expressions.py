@@ -42,12 +42,19 @@ _STATIC_ATTRIBUTES = frozenset(
 
 def dotted(node: ast.AST) -> str | None:
     """`a.b.c` as text, or None for anything that is not a dotted name."""
-    if isinstance(node, ast.Name):
+    if node.__class__ is ast.Name:
         return node.id
-    if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
-        return f"{base}.{node.attr}" if base else None
-    return None
+    if node.__class__ is not ast.Attribute:
+        return None
+    names: list[str] = []
+    while node.__class__ is ast.Attribute:
+        names.append(node.attr)
+        node = node.value
+    if node.__class__ is not ast.Name:
+        return None
+    names.append(node.id)
+    names.reverse()
+    return ".".join(names)
 
 
 def _with_item(base: Value, key: ast.expr, value: Value) -> Value:

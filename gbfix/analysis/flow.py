@@ -189,10 +189,9 @@ class _Flow(Evaluator):
     def bind(self, target: ast.AST, value: Value) -> None:
         """Bind a target, and forget what earlier tests said about it."""
         super().bind(target, value)
-        name = dotted(target)
-        if name is not None and isinstance(target, ast.Name):
-            self.mode = self.mode.forget(name)
-            prefix = f"{name}."
+        if isinstance(target, ast.Name):
+            self.mode = self.mode.forget(target.id)
+            prefix = f"{target.id}."
             for key in [k for k in self.environment if k.startswith(prefix)]:
                 del self.environment[key]
         elif isinstance(target, ast.Attribute):
@@ -268,8 +267,10 @@ class _Flow(Evaluator):
 
     def _share(self, node: ast.expr) -> None:
         """Names that a value may share storage with are no longer the only way to it."""
-        for inner in walk(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+        if node.__class__ is ast.Constant:
+            return
+        for inner in (node,) if node.__class__ is ast.Name else walk(node):
+            if inner.__class__ is ast.Name and isinstance(inner.ctx, ast.Load):
                 known = self.environment.get(inner.id)
                 if known is not None and known.unshared:
                     self.environment[inner.id] = replace(known, unshared=False)

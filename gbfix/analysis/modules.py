@@ -298,12 +298,12 @@ class Module:
 
     def qualify(self, node: ast.AST) -> str | None:
         """Qualified name of a dotted expression by the module's own bindings, or None."""
-        if isinstance(node, ast.Attribute):
+        if node.__class__ is ast.Attribute:
             base = self.qualify(node.value)
             return f"{base}.{node.attr}" if base else None
-        if isinstance(node, ast.Subscript):
+        if node.__class__ is ast.Subscript:
             return self.qualify(node.value)
-        if not isinstance(node, ast.Name):
+        if node.__class__ is not ast.Name:
             return None
         bound = self.bindings.get(node.id)
         if bound is None:
@@ -328,6 +328,8 @@ class Module:
             outer: FunctionInfo | None,
         ) -> Iterator[FunctionInfo]:
             for node in nodes:
+                if node.__class__ in SIMPLE:
+                    continue
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     info = FunctionInfo(f"{prefix}.{node.name}", node, self, owner, outer)
                     yield info
@@ -335,7 +337,7 @@ class Module:
                 elif isinstance(node, ast.ClassDef):
                     cls = ClassInfo(f"{prefix}.{node.name}", node, self)
                     yield from defined(node.body, cls.qualified, cls, outer)
-                elif node.__class__ not in SIMPLE:
+                else:
                     for block in blocks(node):
                         yield from defined(block, prefix, owner, outer)
 

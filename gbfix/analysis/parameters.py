@@ -82,11 +82,18 @@ def binding_statements(function: Function, name: str) -> Sequence[ast.stmt | ast
     return _all_bindings(function).get(name, ())
 
 
+_BINDING = frozenset(
+    {ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For, ast.comprehension, ast.With}
+)
+
+
 @kept
 def _all_bindings(function: ast.AST) -> dict[str, list[ast.stmt | ast.comprehension]]:
     found: dict[str, list[ast.stmt | ast.comprehension]] = {}
     for node in walk(function):
         targets: Sequence[ast.AST | None]
+        if node.__class__ not in _BINDING:
+            continue
         if isinstance(node, ast.Assign):
             targets = node.targets
         elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.For, ast.comprehension)):

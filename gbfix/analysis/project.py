@@ -318,12 +318,18 @@ class Project:
         if cls is None:
             last = qualified.rsplit(".", 1)[-1]
             return qualified.startswith("torch.nn.") or last.endswith(("Module", "PreTrainedModel"))
-        return any(
-            self.is_module_class(base)
-            for c in self.mro(cls)
-            for base in c.bases
-            if self.class_info(base) is None
-        )
+        # One after the other: the rest need not be found, nor its files parsed, once one is a module.
+        seen, todo = {cls.node}, [*reversed(cls.bases)]
+        while todo:
+            name = todo.pop()
+            above = self.class_info(name)
+            if above is None:
+                if self.is_module_class(name):
+                    return True
+            elif above.node not in seen:
+                seen.add(above.node)
+                todo += reversed(above.bases)
+        return False
 
 
 def _spread(names: set[str], steps: Mapping[str, set[str]]) -> set[str]:

@@ -33,6 +33,7 @@ SIMPLE = frozenset(
     }
     | {ast.Import, ast.ImportFrom, ast.Break, ast.Continue, ast.Delete, ast.Global, ast.Nonlocal}
 )
+_GAPS = frozenset({"keys", "kw_defaults"})  # lists in which None stands for what is left out
 _WHOLE_KEPT = 1024
 _WALKED_OFTEN = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.For, ast.While, ast.If})
 
@@ -57,11 +58,9 @@ def children(node: ast.AST) -> list[ast.AST]:
     found: list[ast.AST] = []
     for name in fields:
         value = getattr(node, name, None)
-        if value is None:
-            continue
         if value.__class__ is list:
-            found += value if None not in value else [v for v in value if v is not None]
-        else:
+            found += [v for v in value if v is not None] if name in _GAPS else value
+        elif value is not None:
             found.append(value)
     return found
 
@@ -79,14 +78,9 @@ def _walk(root: ast.AST) -> list[ast.AST]:
             fields = fields_of[kind] = _node_fields(kind)
         for name in fields:
             value = getattr(node, name, None)
-            if value is None:
-                continue
             if value.__class__ is list:
-                if None in value:
-                    extend([v for v in value if v is not None])
-                else:
-                    extend(value)
-            else:
+                extend([v for v in value if v is not None] if name in _GAPS else value)
+            elif value is not None:
                 append(value)
     return found
 
@@ -223,9 +217,12 @@ class Parents(dict[ast.AST, ast.AST]):
             self[statement] = tree
 
     def _fill(self, root: ast.AST) -> None:
-        for node in _walk(root):
-            for child in children(node):
+        found = [root]
+        for node in found:
+            below = children(node)
+            for child in below:
                 self[child] = node
+            found += below
 
     def _find(self, body: Sequence[ast.stmt], line: int) -> None:
         """Fill in what stands on a line."""

@@ -237,6 +237,9 @@ def scope_statements(function: ast.AST) -> Iterator[ast.stmt]:
 def own_calls(node: ast.AST) -> Iterator[ast.Call]:
     """The calls in a statement's own expressions: not those of statements below it, or of lambdas."""
     for child in children(node):
+        kind = child.__class__
+        if kind is ast.Name or kind is ast.Constant:
+            continue
         if isinstance(child, (ast.stmt, ast.Lambda, ast.ExceptHandler, ast.match_case)):
             continue
         if isinstance(child, ast.Call):

@@ -152,8 +152,8 @@ def presumed_tensors(function: Function, module: Module) -> frozenset[str]:
     plain += [a for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if not d]
     names = {a.arg for a in plain if a.annotation is None and a.arg not in {"self", "cls"}}
     found: set[str] = set()
-    for node in walk(function):
-        if not isinstance(node, ast.Name) or node.id not in names:
+    for node in of_kind(function, ast.Name) if names else ():
+        if node.id not in names:
             continue
         parent = module.parents.get(node)
         if isinstance(parent, ast.BinOp) and isinstance(parent.op, _ARITHMETIC):
@@ -167,7 +167,7 @@ def presumed_tensors(function: Function, module: Module) -> frozenset[str]:
 
 def is_returned(function: Function, name: str) -> bool:
     """Whether a function returns what a name holds, as it is."""
-    returned = [n.value for n in walk(function) if isinstance(n, ast.Return)]
+    returned = [n.value for n in of_kind(function, ast.Return)]
     return any(isinstance(value, ast.Name) and value.id == name for value in returned)
 
 

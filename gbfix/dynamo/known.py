@@ -12,10 +12,8 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +46,8 @@ def measured(version: str, probes: Probes) -> dict[str, bool]:
 
 def remember(version: str, probes: Probes, breaks: Mapping[str, bool]) -> None:
     """Keep what was measured; a cache that cannot be written is done without."""
+    import tempfile
+
     path = _cache_file(version)
     text = json.dumps(as_table(probes, breaks), indent=1, sort_keys=True)
     with contextlib.suppress(OSError):
@@ -72,7 +72,7 @@ def _cache_file(version: str) -> Path:
 
 @cache
 def _shipped() -> Mapping[str, Any]:
-    text = (resources.files("gbfix.dynamo") / "data" / "probes.json").read_text("utf-8")
+    text = (Path(__file__).parent / "data" / "probes.json").read_text("utf-8")
     found: Mapping[str, Any] = json.loads(text)
     return found
 

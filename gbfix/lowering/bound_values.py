@@ -42,10 +42,15 @@ def _before(node: ast.AST, above: ast.AST) -> Iterator[ast.stmt]:
             yield from reversed(statements[:place])
 
 
+_BINDING = frozenset({ast.arg, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Name})
+
+
 def bound_to(name: str, function: ast.AST) -> Iterator[ast.expr | None]:
     """What code binds to a name; None for a parameter, a loop and the like."""
     plain: set[ast.AST] = set()
     for node in walk(function):
+        if node.__class__ not in _BINDING:
+            continue
         if isinstance(node, ast.arg) and node.arg == name:
             yield None
         elif isinstance(node, ast.Assign):

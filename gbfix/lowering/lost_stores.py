@@ -106,6 +106,8 @@ def _writes(
     if function.name in ("__init__", "__post_init__"):
         return
     for node in walk(function):
+        if node.__class__ is not ast.Attribute and node.__class__ is not ast.Call:
+            continue
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             base, value = dotted(node.value), analysis.values.get(node.value)
             if base is None or (value is not None and value.kinds & Kind.TENSOR):
