@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.naming import named
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import FunctionInfo, Module, Project
+from gbfix.analysis.record import Analysis
 from gbfix.analysis.regions import Regions
 from gbfix.findings import FileError, FileResult, RunResult
 from gbfix.looking import At, FileState, Looking, Only, Proposal, parsed, position_before
@@ -120,6 +121,38 @@ class _ByName:
         return self._known.get(node, False)
 
 
+class _Everything:
+    """All functions."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+class _Narrowed:
+    """The functions of a region of which some were looked for; others when they are asked for."""
+
+    def __init__(self, found: Mapping[ast.AST, FunctionInfo], regions: Regions) -> None:
+        self._found = set(found)
+        self._regions = regions
+        self._whole = False
+
+    def __contains__(self, node: object) -> bool:
+        if node not in self._found and not self._whole and isinstance(node, ast.AST):
+            known = node in self._regions.functions
+            self._look_for(frozenset({node}) if known else None)
+            self._whole = node not in self._found  # all was looked at in vain
+        return node in self._found
+
+    def complete(self) -> None:
+        """Look for all functions."""
+        if not self._whole:
+            self._look_for(None)
+            self._whole = True
+
+    def _look_for(self, wanted: frozenset[ast.AST] | None) -> None:
+        self._found.update(self._regions.reached(wanted))
+
+
 @contextlib.contextmanager
 def without_collecting() -> Iterator[None]:
     """No garbage collection: trees are many small objects that are all in use."""
@@ -214,8 +247,10 @@ class _Run(Looking):
             if s.error is None and s.original.path in self.modules
         ]
         regions = Regions(facts, own, self.settings.region.value)
+        wanted: frozenset[ast.AST] | None = None
         if self.reached is None:
-            found = regions.reached(self._wanted(regions, todo))
+            wanted = self._wanted(regions, todo)
+            found = regions.reached(wanted)
             if self.observed is not None:
                 found |= {n: i for n, i in regions.functions.items() if self.observed.ran(i)}
             self.reached = frozenset(i.qualified for i in found.values())
@@ -236,6 +271,8 @@ class _Run(Looking):
                 if i.module in modules and self._is_reached(i)
             }
         facts.region = frozenset(found)
+        if wanted is not None:
+            self._narrow(facts, found, regions)
         if self.others is not None:
             facts.region = _ByName(facts.project.given, self._is_reached)
         facts.find_places = regions.places
@@ -245,6 +282,23 @@ class _Run(Looking):
                 continue
             functions.setdefault(info.module, []).append(info)
         return functions
+
+    def _narrow(
+        self, facts: Facts, found: Mapping[ast.AST, FunctionInfo], regions: Regions
+    ) -> None:
+        """Let facts answer for a whole region of which only a part was looked for yet."""
+        region, calling = _Narrowed(found, regions), facts.calling
+
+        def calling_any(info: FunctionInfo) -> Iterable[Analysis]:
+            region.complete()  # with the analyses that tell who calls whom
+            return calling(info)
+
+        def caught_by(info: FunctionInfo) -> str | None:
+            if facts.caught_among(info, _Everything()) is None:
+                return None  # as a rule, and then the region does not matter
+            return facts.caught_among(info, region)
+
+        facts.region, facts.calling, facts.caught_by = region, calling_any, caught_by
 
     def _wanted(self, regions: Regions, todo: Sequence[FileState]) -> frozenset[ast.AST] | None:
         """The functions around the place that proposals are made for; None if all count."""

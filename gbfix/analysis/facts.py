@@ -95,7 +95,9 @@ class Facts:
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
         self._made: dict[DynamoSetting, bool] = {}
         self.calling: Callable[[FunctionInfo], Iterable[Analysis]] = CallIndex(self).calling
-        self.caught_by: Callable[[FunctionInfo], str | None] = self._caught_by
+        self.caught_by: Callable[[FunctionInfo], str | None] = lambda info: self.caught_among(
+            info, self.region
+        )
 
     def kept(self, module: Module) -> Kept:
         """What was found out about a module."""
@@ -122,13 +124,13 @@ class Facts:
         self._kept.pop(module, None)
         self.project.forget(module)
 
-    def _caught_by(self, info: FunctionInfo) -> str | None:
-        """The name of a function under `torch.compile` that may catch what a function raises."""
+    def caught_among(self, info: FunctionInfo, region: Container[ast.AST]) -> str | None:
+        """The name of a function, among some of the project, that may catch what one raises."""
 
         def calls_to(called: Callee) -> Iterator[NamedCall]:
             for module in self.project.naming(called.called):
                 if may_call(called, module, self.project):
-                    yield from calls_by_name(called, module, self.region)
+                    yield from calls_by_name(called, module, region)
 
         return catching(callee(info), calls_to)
 
