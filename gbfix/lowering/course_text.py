@@ -170,8 +170,8 @@ class CourseWriter:
             current = self.parents[current]
         return current
 
-    def _tensor(self, tensor: ast.expr) -> str:
-        """The tensor in the place of a number that is read from it."""
+    def _tensor(self, tensor: ast.expr, place: ast.AST | None = None) -> str:
+        """The tensor in the place of a number that is read from it, and met at once in `place`."""
         if isinstance(tensor, ast.Call) and (drawn := draw(tensor, self.context.analysis)):
             return self._drawn(tensor, plain=drawn == PLAIN)
         if isinstance(tensor, ast.IfExp):
@@ -182,11 +182,12 @@ class CourseWriter:
             return f"{self._entry(tensor)}{moved}"
         value = self.context.analysis.values[tensor]
         text = operand(self.view, tensor)
-        if not (value.boolean or value.integer):
+        if not (value.boolean or value.integer or isinstance(place, ast.Compare)):
             text = f"{text}.detach()"
         if not value.zero_dim:
             text = f"{text}.reshape(())"
-        if not value.unshared and self._may_change():
+        met = isinstance(place, (ast.Compare, ast.BinOp))
+        if not (value.unshared or met) and self._may_change():
             text = f"{text}.clone()"
         text = f"{text}{moved}"  # on the CPU it meets tensors of every device, as a number does
         return f"{text}.double()" if self.course.computed else text
@@ -217,7 +218,7 @@ class CourseWriter:
     def _replaced(self, node: ast.expr) -> str | None:
         """What stands for a number that itself is a read or a call of a function; binds tightly."""
         if node in self.course.reads:
-            return self._tensor(self.course.reads[node])
+            return self._tensor(self.course.reads[node], self.parents[node])
         method = self.course.functions.get(node) if isinstance(node, ast.Call) else None
         return self._called(method) if method is not None else None
 
