@@ -106,7 +106,9 @@ TENSOR_POSITION = Diagnosis(
     "tensor-position",
     "a tensor stands where Python needs an integer",
     "The bound of a slice, the argument of `range` and the index of a list are integers, so Python "
-    "reads the number out of a tensor that is given there. Nothing in the source shows the read.",
+    "reads the number out of a tensor that is given there. So does Dynamo with a tensor of shape `[]` "
+    "that was computed in the graph and selects from another: `x[scores.argmax()]`. Nothing in the "
+    "source shows the read.",
     ("GB0038", "GB0059", "GB0124"),
     probe="""\
 def probe(x):

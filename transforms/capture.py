@@ -49,6 +49,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if not is_captured(site.read, context.analysis):
         if site.read.kind is ReadKind.LIST:
             raise Refused("list-of-floats", "only lists of integers are captured")
+        if site.read.kind is ReadKind.INDEX:
+            raise Refused("not-captured", "the setting does not help where a tensor is an index")
         raise Refused("not-captured", "the setting does not help where `range` is given a tensor")
     check_read(site.read.node, context.analysis)
     check_function(context.analysis)

@@ -1,7 +1,7 @@
 """Indexes with a tensor instead of with the number that was read from it.
 
-`x[i.item()]` and `x[int(i)]` read a number only to select with it. A tensor of one index selects the
-same, and stays in the graph. It is given one dimension, which is taken away again, for Dynamo makes
+`x[i.item()]` and `x[int(i)]` read a number only to select with it, and `x[scores.argmax()]` makes
+Dynamo read one. A tensor of one index selects the same, and stays in the graph. It is given one dimension, which is taken away again, for Dynamo makes
 a number of an index of shape `[]`.
 
 Before:
@@ -29,7 +29,7 @@ from __future__ import annotations
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.reads import ReadKind
 from gbfix.analysis.sites import BreakSite
-from gbfix.diagnoses import SCALAR_READ
+from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.index_selection import Selection
 
@@ -41,14 +41,14 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where the number is used for more, or the copy could be told from a view.
     """
     read = site.read
-    if read is None or read.kind is not ReadKind.NUMBER:
+    if read is None or read.kind not in (ReadKind.NUMBER, ReadKind.INDEX):
         raise NotApplicable("no-number", "no number is read here")
     return Selection(context).fix(read.node, read.tensor)
 
 
 TRANSFORM = Transform(
     name="index-read",
-    codes=(SCALAR_READ.code,),
+    codes=(SCALAR_READ.code, TENSOR_POSITION.code),
     summary="select with a tensor instead of a number read from it",
     doc=__doc__ or "",
     propose=propose,

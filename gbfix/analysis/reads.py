@@ -2,7 +2,7 @@
 
 `.item()`, `int(t)`, `float(t)` and `bool(t)` make numbers, `.tolist()` lists, and a tensor where Python
 or torch needs an integer (the bound of a slice, `range(t)`, an index into a list) is read without
-being asked. Reads that a condition makes are found with the condition. Says what is read, nothing of
+being asked, as is one of shape `[]` that selects from another. Reads that a condition makes are found with the condition. Says what is read, nothing of
 treatment.
 """
 
@@ -24,6 +24,10 @@ _SIZED = frozenset(
     f"torch.{n}" for n in ("arange", "zeros", "ones", "empty", "eye", "linspace", "full")
 )
 _TAKING = _SIZED | {"builtins.range"}
+# Made of Python numbers, which Dynamo knows.
+_MAKING = frozenset(
+    f"torch.{n}" for n in ("tensor", "as_tensor", "scalar_tensor", "zeros", "ones", "full", "empty")
+)
 
 CAPTURE = DynamoSetting("capture_scalar_outputs")
 
@@ -34,6 +38,7 @@ class ReadKind(Enum):
     NUMBER = "number"
     LIST = "list"
     POSITION = "position"
+    INDEX = "index"
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +113,13 @@ def _candidates(analysis: Analysis) -> set[ast.AST]:
             base = values.get(node.value)
             if base is not None and base.elements is not None:
                 found.add(node.slice)
+    found.update(n for n, v in values.items() if v.zero_dim and is_one_index(n, analysis))
     return found
+
+
+def indices(node: ast.Subscript) -> list[ast.expr]:
+    """The indices of a subscript, one for each dimension that it names."""
+    return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def read_tensor(node: ast.expr, analysis: Analysis) -> ast.expr | None:
@@ -128,6 +139,8 @@ def is_captured(read: Read, analysis: Analysis) -> bool:
     if read.kind is ReadKind.LIST:
         value = analysis.values.get(read.tensor)
         return value is not None and not value.floating
+    if read.kind is ReadKind.INDEX:
+        return False
     parent = analysis.info.module.parents.get(read.node)
     return not (read.kind is ReadKind.POSITION and isinstance(parent, ast.Call)) or (
         analysis.info.module.qualify(parent.func) != "builtins.range"
@@ -148,10 +161,45 @@ def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | Non
         if name in _NUMBERS and len(node.args) == 1 and not node.keywords:
             if _is_tensor(values.get(node.args[0])):
                 return node.args[0], ReadKind.NUMBER
-        return None
-    if _is_tensor(values.get(node)) and needs_integer(node, analysis):
+    elif _is_tensor(values.get(node)) and needs_integer(node, analysis):
         return node, ReadKind.POSITION
-    return None
+    return (node, ReadKind.INDEX) if is_one_index(node, analysis) else None
+
+
+def is_one_index(node: ast.AST, analysis: Analysis) -> bool:
+    """Whether a tensor of shape `[]`, computed in the graph, is an index of another tensor.
+
+    Dynamo makes a number of it to select with; of what the graph is given, it knows one (seen on torch
+    2.13).
+    """
+    value = analysis.values.get(node)
+    if value is None or not (value.tensor and value.zero_dim) or value.boolean or value.floating:
+        return False
+    parents = analysis.info.module.parents
+    parent = parents.get(node)
+    if isinstance(parent, ast.Tuple):
+        parent = parents.get(parent)
+    if not isinstance(node, ast.expr) or not isinstance(parent, ast.Subscript):
+        return False
+    if node not in indices(parent):
+        return False
+    return _is_tensor(analysis.values.get(parent.value)) and _is_computed(node, analysis)
+
+
+def _is_computed(node: ast.expr, analysis: Analysis) -> bool:
+    """Whether a tensor is the result of an operation of the function."""
+    if isinstance(node, ast.Name):
+        arguments = walk(analysis.info.node.args)
+        if any(isinstance(a, ast.arg) and a.arg == node.id for a in arguments):
+            return False
+        value = _assigned_once(analysis).get(node.id)
+        return (
+            value is not None and not isinstance(value, ast.Name) and _is_computed(value, analysis)
+        )
+    if isinstance(node, ast.Call):
+        made = analysis.values.get(node.func)
+        return made is None or made.reference not in _MAKING
+    return isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Subscript))
 
 
 def _is_tensor(value: Value | None) -> bool:

@@ -77,12 +77,19 @@ class Selection:
         text = operand(self.view, tensor)
         value = self.context.analysis.values.get(tensor)
         reads_item = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        if isinstance(node, ast.Call) and not reads_item and ast.unparse(node.func) != "int":
+        read = node is not tensor
+        if (
+            read
+            and isinstance(node, ast.Call)
+            and not reads_item
+            and ast.unparse(node.func) != "int"
+        ):
             raise NotApplicable("no-index", "the number is no index")
         if reads_item and value is not None and (value.boolean or value.floating):
             raise NotApplicable("no-index", "the number is no index")
         found = tensor.func if isinstance(tensor, ast.Call) else None
-        if isinstance(found, ast.Attribute) and found.attr in _INDICES:
+        known = value is not None and value.integer and not value.boolean
+        if node is tensor or known or (isinstance(found, ast.Attribute) and found.attr in _INDICES):
             return f"{text}.reshape(1)"
         return f"{text}.reshape(1).long()"
 
@@ -214,9 +221,23 @@ class Selection:
             value = values.get(parent)
             if value is not None and value.unshared and not _alters(parent):
                 return
+        if isinstance(node, ast.Subscript) and self._is_last_of(node):
+            return
         raise Refused(
             "view-kept", f"`{ast.unparse(node)}` is a view that is returned, stored or handed on"
         )
+
+    def _is_last_of(self, node: ast.Subscript) -> bool:
+        """Whether a row is all that is left of a tensor which nothing else holds."""
+        base = node.value
+        value = self.context.analysis.values.get(base)
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
+        if value is None or not value.unshared or isinstance(first, (ast.Slice, ast.Constant)):
+            return False
+        if not isinstance(base, ast.Name):
+            return isinstance(base, (ast.Call, ast.BinOp))
+        once = len(self.definitions.stores.get(base.id, [])) == 1
+        return once and len(self.definitions.loads.get(base.id, [])) == 1
 
     def _check_part(self, parent: ast.Attribute | ast.Subscript) -> None:
         """`row.sum()`, `row.shape`, `row[1:]`."""
