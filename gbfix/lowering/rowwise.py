@@ -362,3 +362,22 @@ class _Body:
             return False
         call_is_rowwise(node, self.analysis, self.facts, rows, self.needs)
         return True
+
+
+def block_is_rowwise(
+    body: list[ast.stmt],
+    result: ast.expr,
+    rows: str,
+    analysis: Analysis,
+    facts: Facts,
+    needs: Needs,
+) -> None:
+    """Check statements that end in a result with one row for each row of the name `rows`.
+
+    Raises:
+        NotRowwise: unless they are known to treat each row alone.
+    """
+    follower = _Body(analysis, facts, needs, {rows})
+    follower.block(body)
+    if not follower.rows(result):
+        raise NotRowwise(ast.unparse(result))
