@@ -1,8 +1,8 @@
 """Indexes with a tensor instead of with the number that was read from it.
 
 `x[i.item()]` and `x[int(i)]` read a number only to select with it, and `x[scores.argmax()]` makes
-Dynamo read one. A tensor of one index selects the same, and stays in the graph. It is given one dimension, which is taken away again, for Dynamo makes
-a number of an index of shape `[]`.
+Dynamo read one. A tensor of one index selects the same, and stays in the graph. It is given one
+dimension, which is taken away again, for Dynamo makes a number of an index of shape `[]`.
 
 Before:
 

@@ -1,9 +1,9 @@
 """Reads of tensor data as Python values outside of conditions: numbers, lists, and positions.
 
-`.item()`, `int(t)`, `float(t)` and `bool(t)` make numbers, `.tolist()` lists, and a tensor where Python
-or torch needs an integer (the bound of a slice, `range(t)`, an index into a list) is read without
-being asked, as is one of shape `[]` that selects from another. Reads that a condition makes are found with the condition. Says what is read, nothing of
-treatment.
+`.item()`, `int(t)`, `float(t)` and `bool(t)` make numbers, `.tolist()` lists, and a tensor where
+Python or torch needs an integer (the bound of a slice, `range(t)`, an index into a list) is read
+without being asked, as is one of shape `[]` that selects from another. Reads that a condition makes
+are found with the condition. Says what is read, nothing of treatment.
 """
 
 from __future__ import annotations
