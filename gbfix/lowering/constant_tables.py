@@ -60,7 +60,7 @@ def table(node: ast.expr, info: FunctionInfo, facts: Facts) -> Table:
         modules = facts.project.naming(name)
     else:
         raise Refused("unknown-table", f"it is not known what `{ast.unparse(node)}` holds")
-    _check_only_read(name, isinstance(node, ast.Attribute), modules)
+    check_only_read(name, isinstance(node, ast.Attribute), modules)
     found = _described(value, module)
     if found is None:
         raise Refused("unknown-table", f"`{ast.unparse(node)}` is no table of constant numbers")
@@ -101,7 +101,7 @@ def _of_attribute(name: str, info: FunctionInfo, facts: Facts) -> ast.expr:
     return found[0]
 
 
-def _check_only_read(name: str, attribute: bool, modules: Sequence[Module]) -> None:
+def check_only_read(name: str, attribute: bool, modules: Sequence[Module]) -> None:
     """Every use of the name is one that leaves the table as it is.
 
     Raises:
