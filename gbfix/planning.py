@@ -154,7 +154,7 @@ def compatible(
     done: list[tuple[Outcome, Fix]] = []
     taken: list[tuple[int, int]] = []
     branches = [(o, f) for o, f in wanted if isinstance(o.site.node, ast.If)]
-    enclosing = [(o, f, _lines(f, source)) for o, f in wanted if f.whole]
+    enclosing = [(o, f, _lines(o, f, source)) for o, f in wanted if f.whole]
     for outcome, fix in wanted:
         statement = outcome.site.statement
         if any(_is_enclosed(outcome, o, lines) for o, _, lines in enclosing):
@@ -208,8 +208,11 @@ def compatible(
     return done
 
 
-def _lines(fix: Fix, source: SourceFile) -> tuple[int, int]:
+def _lines(outcome: Outcome, fix: Fix, source: SourceFile) -> tuple[int, int]:
+    """The lines of a fix that treats what it encloses: of its edits and of its statement."""
+    statement = outcome.site.statement
     places = [source.position(at)[0] for e in fix.edits for at in (e.start, e.end)]
+    places += [statement.lineno, statement.end_lineno or statement.lineno]
     return min(places), max(places)
 
 

@@ -72,7 +72,7 @@ from gbfix.lowering.shared_statement import shared_statement
 from gbfix.lowering.stale_graphs import stale_reason
 from gbfix.lowering.turned import check_turned
 
-LONGEST_COPY = 30
+LONGEST_COPY = 40
 
 
 def propose(site: BreakSite, context: Context) -> Fix:

@@ -76,6 +76,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     asked = Negated(parts.predicate) if leaving else parts.predicate
     predicate = single(Renderer(context.view, context.analysis, torch).render(asked))
     condition = predicate.text if predicate.boolean else f"{predicate.operand} != 0"
+    if predicate.boolean and not _is_new(predicate.text):
+        condition = f"{predicate.operand}.clone()"  # an update may change what was asked
     holds = context.names.take("holds")
     anew = [*node.body, *node.orelse, *after]
     steps = MaskedSteps(context, torch, frozenset(n for s in anew for n in walk(s)))
@@ -102,7 +104,19 @@ def propose(site: BreakSite, context: Context) -> Fix:
             f"`{written.unset[0]}`, which nothing in the project reads, is not set when compiled"
         )
         safety, reason = Safety.UNSAFE, f"{unread}; {reason}"
-    return Fix("conditional-update", safety, reason, (edit,), context.needs_torch)
+    needed, whole = context.needs_torch, written.nested
+    return Fix("conditional-update", safety, reason, (edit,), needed, whole=whole)
+
+
+def _is_new(text: str) -> bool:
+    """Whether a condition is the result of an operation, and no tensor that was there before."""
+    node = ast.parse(text, mode="eval").body
+    while isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "reshape":
+        node = node.func.value if isinstance(node.func, ast.Attribute) else node
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", "")
+        return name in {"any", "all", "logical_and", "logical_or", "logical_not"}
+    return isinstance(node, (ast.Compare, ast.UnaryOp, ast.BinOp))
 
 
 def _updates(node: ast.AST, context: Context) -> bool:

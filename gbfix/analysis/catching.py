@@ -141,13 +141,22 @@ def is_tried(node: ast.AST, function: ast.AST, module: Module) -> bool:
     current = node
     while current is not function and current in module.parents:
         parent = module.parents[current]
-        if isinstance(parent, ast.Try) and current in parent.body and parent.handlers:
-            return True
+        if isinstance(parent, ast.Try) and current in parent.body:
+            if not all(map(_only_converts, parent.handlers)):
+                return True
         if isinstance(parent, ast.With) and current in parent.body:
             if any("suppress" in ast.unparse(item.context_expr) for item in parent.items):
                 return True
         current = parent
     return False
+
+
+def _only_converts(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler raises in any case: it then makes one exception of another."""
+    if not isinstance(handler.body[-1], ast.Raise):
+        return False
+    leaving = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await)
+    return not any(isinstance(n, leaving) for s in handler.body for n in ast.walk(s))
 
 
 def function_of(node: ast.AST, module: Module) -> ast.AST:

@@ -107,6 +107,20 @@ class Definitions:
                 return False
         return True
 
+    def holds_until(self, node: ast.expr, since: ast.stmt, use: ast.expr) -> bool:
+        """Whether an expression of plain names means the same after a statement, up to a later use."""
+        if any(loops_around(since, self.function, self.module.parents)):
+            return False
+        for inner in walk(node):
+            if isinstance(inner, ast.Name):
+                stores = self.stores.get(inner.id, [])
+                lines = [getattr(store, "lineno", since.lineno) for store in stores]
+                if self.is_changed(inner.id) or any(since.lineno <= n < use.lineno for n in lines):
+                    return False
+            if isinstance(inner, ast.Attribute) and self._sets(inner.attr):
+                return False
+        return not any(loops_around(use, self.function, self.module.parents))
+
     def _unchanged(self, name: str, since: ast.stmt) -> bool:
         """Whether a name is bound before a statement only, and its value not changed in place.
 

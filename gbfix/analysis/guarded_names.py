@@ -51,8 +51,11 @@ def guarded_name(node: ast.expr, analysis: Analysis) -> GuardedName | None:
         return None
     for guard, _ in guards:
         known = analysis.values.get(guard)
-        if known is None or not known.static or not definitions.holds(guard, statement):
+        if known is None or not known.static:
             return None
+        if not definitions.holds(guard, statement):
+            if not definitions.holds_until(guard, statement, node):
+                return None
     return GuardedName(tuple(guards), held)
 
 

@@ -229,14 +229,34 @@ def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
         # `torch.zeros(rows, columns)`: all positions are sizes.
         given = node.args if operation.params[:1] != ("size",) else []
         for position, argument in enumerate(given):
-            if not isinstance(argument, ast.Name) or argument.id not in names:
+            name = _calculated(argument)
+            if name not in names or position >= len(operation.params):
                 continue
-            if (
-                position < len(operation.params)
-                and operation.params[position] in operation.tensor_params
-            ):
-                found.add(argument.id)
+            if operation.params[position] in operation.tensor_params:
+                found.add(name)
         for keyword in node.keywords:
             if isinstance(keyword.value, ast.Name) and keyword.arg in operation.tensor_params:
                 found |= {keyword.value.id} & names
     return found
+
+
+def _calculated(node: ast.expr) -> str | None:
+    """The name in `x`, `x + 1.0` and `1.0 - m[0, 0]`: all but it are numbers that are written out.
+
+    What is indexed with several numbers is no list.
+    """
+    names: set[str] = set()
+    todo = [node]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, ast.BinOp):
+            todo += [part.left, part.right]
+        elif isinstance(part, ast.UnaryOp) and isinstance(part.op, (ast.USub, ast.UAdd)):
+            todo.append(part.operand)
+        elif isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Tuple):
+            todo.append(part.value)
+        elif isinstance(part, ast.Name):
+            names.add(part.id)
+        elif not (isinstance(part, ast.Constant) and isinstance(part.value, (int, float))):
+            return None
+    return names.pop() if len(names) == 1 else None

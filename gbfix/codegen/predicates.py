@@ -287,8 +287,28 @@ class Renderer:
         value = self.analysis.values.get(inner) if inner is not None else None
         return inner if value is not None and value.tensor else None
 
+    def _whole(self, node: ast.expr) -> str | None:
+        """The tensor in the place of `int(t)`, or of `int(t) + 1`; None for anything else."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+            whole, by = self._whole(node.left), node.right
+            number = isinstance(by, ast.Constant) and isinstance(by.value, int)
+            symbol = "+" if isinstance(node.op, ast.Add) else "-"
+            return f"({whole} {symbol} {ast.unparse(by)})" if whole and number else None
+        name = (
+            node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+        )
+        if name != "int" or not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+            return None
+        value = self.analysis.values.get(node.args[0])
+        if value is None or not value.tensor:
+            return None
+        single = "" if value.zero_dim else ".reshape(())"
+        return f"{operand(self.view, node.args[0])}{single}.long()"
+
     def _exact(self, node: ast.expr) -> bool:
         """Whether a number compares the same in any dtype: integers, and integral floats."""
+        if self._whole(node) is not None:
+            return True
         if self._read(node) is not None or gathered(node, self.view, self.analysis, self.torch):
             return True
         if isinstance(node, ast.UnaryOp):
@@ -300,6 +320,9 @@ class Renderer:
         total = gathered(node, self.view, self.analysis, self.torch)
         if total is not None and total.name == "sum":
             return f"{total.total}.double()" if wide else total.total
+        whole = self._whole(node)
+        if whole is not None:
+            return f"{whole}.double()" if wide and isinstance(node, ast.Call) else whole
         if inner is None:
             value = self.analysis.values.get(node)
             if value is None or value.kinds & (Kind.SCALAR | Kind.TENSOR):

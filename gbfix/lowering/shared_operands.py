@@ -129,6 +129,8 @@ class _Origins:
                     found.append(store)
                 continue
             found.append(store)
+            if store not in self.definitions.module.parents:  # bound by another scope as well
+                continue
             if self.definitions.encloses(self._statement(store), at):
                 return found
         return [*found, None]
@@ -144,7 +146,7 @@ class _Origins:
 
     def _source(self, store: ast.Name) -> tuple[str, bool] | None:
         """The older name whose storage a name was given, and whether it is the tensor itself."""
-        if store not in self.definitions.module.parents:  # bound by another scope as well
+        if store not in self.definitions.module.parents:
             return None
         statement = self._statement(store)
         value = getattr(statement, "value", None)

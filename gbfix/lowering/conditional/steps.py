@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from gbfix.analysis.conditions import Refused, data_kind, leaves
+from gbfix.analysis.conditions import Refused, data_kind, leaves, split
 from gbfix.codegen.layout import indent
+from gbfix.codegen.predicates import Renderer, single
 from gbfix.fixes import Context
 from gbfix.lowering.conditional.calls import is_mode, written_out
 from gbfix.lowering.conditional.checks import check_computed, check_fresh
@@ -24,6 +25,7 @@ from gbfix.lowering.conditional.updates import (
     update_calls,
 )
 from gbfix.lowering.unread import is_never_read
+from gbfix.lowering.views import compiled_view
 
 
 @dataclass
@@ -86,8 +88,11 @@ class MaskedSteps:
             head = f"with {', '.join(names)}:"
             body = self._block(statement.body, scope)
         else:
+            traced = compiled_view([statement], scope.analysis, scope.context.facts)
+            if traced != [statement] and scope.analysis.eager:
+                return self._block(traced, scope)
             if any(data_kind(leaf, scope.analysis) for leaf in leaves(statement.test)):
-                raise Refused("break-in-arm", "an arm branches on a tensor itself")
+                return self._decided(statement, scope)
             check_computed([statement.test], scope)
             head = f"if {scope.text(statement.test)}:"
             body = self._block(statement.body, scope)
@@ -96,6 +101,29 @@ class MaskedSteps:
                 made = [head, *_indented(body, unit)]
                 return [*made, "else:", *_indented(rest, unit)] if rest else made
         return [head, *_indented(body, unit)]
+
+    def _decided(self, statement: ast.If, scope: Scope) -> list[str]:
+        """An inner branch on a tensor: its updates count where both tests hold."""
+        context = scope.context
+        if scope.depth:
+            raise Refused("break-in-arm", "a function that an arm calls branches on a tensor")
+        check_computed([statement.test], scope)
+        parts = split(statement.test, scope.analysis, context.facts)
+        if parts.guards:
+            raise Refused("break-in-arm", "an arm branches on a tensor and on what is static")
+        renderer = Renderer(context.view, scope.analysis, scope.torch)
+        test = single(renderer.render(parts.predicate))
+        condition = test.operand if test.boolean else f"({test.operand} != 0)"
+        name = context.names.take("holds")
+        lines = [f"{name} = {scope.predicate} & {condition}"]
+        other = ""
+        if statement.orelse:
+            other = context.names.take("holds")
+            lines.append(f"{other} = {scope.predicate} & ~{name}")
+        lines += self._block(statement.body, replace(scope, predicate=name))
+        lines += self._block(statement.orelse, replace(scope, predicate=other))
+        self.written.nested = True
+        return lines
 
     def _expression(self, statement: ast.Expr, scope: Scope) -> list[str]:
         if update_calls(statement.value)[1]:

@@ -32,11 +32,13 @@ class Written:
         stored: how many updates.
         kept: what is updated and held by an object, with gradients recorded.
         unset: attributes that are not set, since nothing reads them.
+        nested: whether branches inside of the arms are decided as well.
     """
 
     stored: int = 0
     kept: list[str] = field(default_factory=list)
     unset: list[str] = field(default_factory=list)
+    nested: bool = False
 
 
 def update_calls(node: ast.expr) -> tuple[ast.expr, list[ast.Call]]:
@@ -83,10 +85,12 @@ def augmented_update(statement: ast.AugAssign, scope: Scope, written: Written) -
     """`p += step`, under the predicate."""
     symbol = _OPERATORS.get(type(statement.op))
     value = scope.analysis.values.get(statement.target)
-    if symbol is None or not isinstance(statement.target, ast.Name):
+    if symbol is None or dotted(statement.target) is None:
         raise Refused("statement-in-arm", f"line {statement.lineno} is no update in place")
     if value is None or not value.tensor:
-        raise Refused("unknown-result", f"`{statement.target.id}` is not proven to be a tensor")
+        name = ast.unparse(statement.target)
+        raise Refused("unknown-result", f"`{name}` is not proven to be a tensor")
+    _keep(statement.target, [statement.value], statement, scope, written)
     check_computed([statement.value], scope)
     place = scope.text(statement.target)
     right = scope.text(statement.value)
