@@ -210,6 +210,101 @@ def test_shapes_that_go_together_are_tried_first() -> None:
     assert tries < 10
 
 
+HALF = """
+import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = self.linear(x)
+        {}
+        return x
+"""
+CHECKS = (
+    "if x.dtype == torch.float16 and torch.isinf(x).any():\n            x = x.clamp(-1000, 1000)"
+)
+CHOOSES = (
+    "if x.dtype == torch.float16:\n"
+    "            x = torch.where(torch.isinf(x).any(), x.clamp(-{0}, {0}), x)"
+)
+
+
+@pytest.mark.parametrize(("most", "status"), [(1000, Status.VERIFIED), (500, Status.DIFFERENT)])
+def test_layers_that_speak_of_half_precision_are_run_in_it(
+    most: int, status: Status, tmp_path: Path, workers: Workers
+) -> None:
+    """No input of half precision goes with parameters of single precision, so all are converted."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(HALF.format(CHECKS))
+    after.write_text(HALF.format(CHOOSES.format(most)))
+    verdict = verify(f"{before}:Layer", f"{after}:Layer", options=OPTIONS, workers=workers)
+    assert verdict.status is status, verdict
+    if verdict.verified:
+        assert verdict.evidence.halves == ("float16",)
+        assert verdict.reason == "1 break before, no breaks after, in float16; 2 of 2 arms run"
+    else:
+        assert verdict.differences[0].mode == "eager in float16"
+
+
+def test_functions_that_take_half_precision_are_given_it(tmp_path: Path, workers: Workers) -> None:
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    head = "import torch\n\n\ndef target(x):\n    if x.dtype != torch.float16:\n        return x\n"
+    before.write_text(f"{head}    if x.sum() > 0:\n        return x + 1\n    return x * 2\n")
+    after.write_text(f"{head}    return torch.where(x.sum() > 0, x + 1, x * 2)\n")
+    verdict = verify(f"{before}:target", f"{after}:target", options=OPTIONS, workers=workers)
+    assert verdict.verified and not verdict.evidence.halves
+    assert any("float16" in text for text in verdict.evidence.inputs)
+
+
+POSITIONS = """
+import torch
+from torch import nn
+
+
+class target(nn.Module):
+    def forward(self, x, mask=None, bias=None, scale=None, memory=None, cache_position=None):
+        memory_position = torch.arange(x.shape[1])[None, :]
+        away = memory_position - cache_position[:, None]
+        x = x + away.sum(1)[None, :, None]
+        {}
+"""
+WINDOWS = """
+import torch
+from torch import nn
+
+
+class target(nn.Module):
+    def forward(self, x, mask=None, scale=None, is_index_masked=None):
+        assert x.shape[1] % 4 == 0, f"a multiple of 4 and not {{x.shape[1]}}"
+        keep = (mask != 0)[:, :, None]
+        x = x.masked_fill(is_index_masked[:, :, None], 0.0) * keep
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "given"),
+    [
+        (POSITIONS, ("float32[2, 3, 8] normal", "cache_position=int64[3]")),
+        (WINDOWS, ("float32[2, 8, 4]", "mask=bool[2, 8]", "is_index_masked=bool[2, 8]")),
+    ],
+)
+def test_arguments_that_an_error_misses_are_given(
+    code: str, given: tuple[str, ...], tmp_path: Path, workers: Workers
+) -> None:
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(code.format("return x + 1 if x.sum() > 0 else x"))
+    after.write_text(code.format("return torch.where(x.sum() > 0, x + 1, x)"))
+    verdict = verify(f"{before}:target", f"{after}:target", options=OPTIONS, workers=workers)
+    assert verdict.verified, verdict
+    assert all(text in verdict.evidence.inputs[0] for text in given), verdict.evidence.inputs
+
+
 def test_optional_arguments_are_given_where_nothing_runs_without() -> None:
     def model(input_ids=None, mask=None, decoder_input_ids=None):  # type: ignore[no-untyped-def]
         return input_ids + decoder_input_ids

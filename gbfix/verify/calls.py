@@ -38,12 +38,13 @@ _DATA = (torch.Tensor, int, float, str, list, dict, set, types.NoneType)
 
 @dataclass(frozen=True)
 class CallOptions:
-    """What all calls of a run have in common."""
+    """What all calls of a run have in common; `failed` is told of what they raise."""
 
     gradients: bool = False
     dtype: str | None = None
     device: str = "cpu"
     inference: bool = False
+    failed: Callable[[BaseException], None] | None = None
 
 
 def convert(target: Any, module: types.ModuleType, dtype: str | None, device: str) -> None:
@@ -108,6 +109,8 @@ def call(
             raise
         except BaseException as error:
             raised = _raised(error)
+            if options.failed is not None:
+                options.failed(error)
         finally:
             if os.getpid() != own:
                 # The code has forked, and this is its child, which has no business with further calls.

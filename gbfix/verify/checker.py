@@ -13,11 +13,11 @@ from dataclasses import replace
 from gbfix.dynamo.records import Capture
 from gbfix.errors import UserError
 from gbfix.verify.breaks import fewer_breaks, told
-from gbfix.verify.compiled import count_in_inference, run_compiled
+from gbfix.verify.compiled import count_breaks_in, run_compiled
 from gbfix.verify.eager import leave_out_raising, run_eager
 from gbfix.verify.messages import Measured, MeasureSpec
 from gbfix.verify.options import Options
-from gbfix.verify.probing import WAYS, job, record_of
+from gbfix.verify.probing import HALVES, INFERENCE, WAYS, job, record_of
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.reproduction import reproduction
 from gbfix.verify.seeking import find_inputs
@@ -161,10 +161,15 @@ def _status(session: Session) -> tuple[Status, str]:
         _count_launches(session)
     arms = session.evidence.arms
     fewer, reason = _fewer_breaks(session)
-    if not fewer and session.evidence.inference:
-        count_in_inference(session)
-        fewer, in_inference = _fewer_breaks(session)
-        reason = f"{in_inference}, in inference" if fewer else reason
+    for label in (INFERENCE, *HALVES):
+        if not fewer and label in session.ways:
+            plain = session.evidence
+            count_breaks_in(session, label)
+            fewer, there = _fewer_breaks(session)
+            if fewer:
+                reason = f"{there},{label}"
+            else:
+                session.evidence = plain
     if not fewer:
         return Status.NO_FEWER_BREAKS, reason
     if arms.missing:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from gbfix.verify.arms import Seen, coverage
+from gbfix.verify.arms import coverage
+from gbfix.verify.halves import without_inputs
 from gbfix.verify.jobs import Outcome
 from gbfix.verify.messages import Findings, Runs, RunSpec
-from gbfix.verify.probing import GRADIENTS, INFERENCE, record_of
+from gbfix.verify.probing import GRADIENTS, HALVES, INFERENCE, record_of
 from gbfix.verify.seeking import touched
 from gbfix.verify.session import Session, Stop
 from gbfix.verify.verdict import Difference, Kind, Status
@@ -31,19 +32,23 @@ def run_eager(session: Session) -> None:
     specs = [_watched(session, "")]
     for label in ways:
         specs += [session.spec(side, label) for side in (session.original, session.rewritten)]
-    if INFERENCE in ways:
-        specs.append(_watched(session, INFERENCE))
+    others = [label for label in ways if label in (INFERENCE, *HALVES)]
+    specs += [_watched(session, label) for label in others]
     watched, *outcomes = session.run(specs)
     record = session.of_original(watched, "eager")
-    seen = record.seen | (record_of(outcomes.pop()).seen if INFERENCE in ways else frozenset())
+    session.seen = {label: record.seen for label in ways if label not in others}
+    for label, outcome in zip(others, outcomes[2 * len(ways) :], strict=True):
+        session.seen[label] = record_of(outcome).seen
     session.evidence = replace(
         session.evidence,
         inputs=record.inputs,
         made_with=record.made_with,
         calls=record.number_of_calls,
     )
-    _cover(session, seen)
-    _judge(session, dict(zip(ways, zip(outcomes[::2], outcomes[1::2], strict=True), strict=True)))
+    _cover(session, ways)
+    pairs = zip(outcomes[::2], outcomes[1::2], strict=False)
+    _judge(session, dict(zip(ways, pairs, strict=False)))
+    leave_out_ways(session, [label for label in ways if label not in session.ways])
 
 
 def leave_out_raising(session: Session) -> None:
@@ -67,15 +72,39 @@ def _ways(session: Session) -> list[str]:
     texts = (*session.original.texts, *session.rewritten.texts)
     modes = any(_MODES.search(text) for _, text in texts)
     gradients = [GRADIENTS] if session.options.gradients else []
-    return ["", *gradients, *([INFERENCE] if modes else [])]
+    return ["", *gradients, *([INFERENCE] if modes else []), *_halves(session)]
+
+
+def _halves(session: Session) -> list[str]:
+    """All converted to half precision, where the code speaks of it and no inputs alone may have it."""
+    if not session.generated or session.options.dtype is not None or session.inputs is None:
+        return []
+    sides = session.original, session.rewritten
+    names = {name for side in sides for name in without_inputs(side, session.inputs.recipes)}
+    return [label for label, name in HALVES.items() if name in names]
 
 
 def _watched(session: Session, label: str) -> RunSpec:
     return session.spec(session.original, label, watch=True)
 
 
-def _cover(session: Session, seen: frozenset[Seen]) -> None:
+def leave_out_ways(session: Session, labels: Collection[str]) -> None:
+    """Have no compiled runs in some ways; what is only reached in these is then not reached."""
+    for label in labels:
+        session.ways.pop(label, None)
+    session.evidence = replace(
+        session.evidence,
+        gradients=GRADIENTS in session.ways,
+        inference=INFERENCE in session.ways,
+        halves=tuple(name for label, name in HALVES.items() if label in session.ways),
+    )
+    if labels:
+        _cover(session, session.ways)
+
+
+def _cover(session: Session, ways: Iterable[str]) -> None:
     goal = touched(session)
+    seen = frozenset().union(*(session.seen.get(label, ()) for label in ways))
     arms = coverage(goal.branches, seen, goal.files, goal.decided)
     session.evidence = replace(session.evidence, arms=arms)
 
@@ -85,6 +114,8 @@ def _judge(session: Session, outcomes: dict[str, tuple[Outcome, Outcome]]) -> No
     ways: list[tuple[Runs, str]] = []
     failed: Stop | None = None
     for label, (original, rewritten) in outcomes.items():
+        if label in HALVES and record_of(original).failure is not None:
+            continue
         try:
             ways.append((_pair(session, label, original, rewritten), label))
         except Stop as stop:
@@ -93,7 +124,15 @@ def _judge(session: Session, outcomes: dict[str, tuple[Outcome, Outcome]]) -> No
             failed = failed or stop  # told if plain calls have nothing to tell
     findings = session.judged(ways)
     _check_original(session, findings[0])
+    # What needs gradients is not called without, nor in a type that it does not take.
+    unfit = {
+        label
+        for (_, label), found in zip(ways, findings, strict=True)
+        if label in (INFERENCE, *HALVES) and _raises_more(found, findings[0])
+    }
     for (runs, label), found in zip(ways, findings, strict=True):
+        if label in unfit and label in HALVES:
+            continue
         session.remarks = (*session.remarks, *found.remarks)
         differences = _without_own(session, label, runs, found.differences)
         if differences:
@@ -102,16 +141,13 @@ def _judge(session: Session, outcomes: dict[str, tuple[Outcome, Outcome]]) -> No
         raise failed
     if not any(found.has_gradients for found in findings):
         session.ways.pop(GRADIENTS, None)
-    errors = {
-        label: found.original_errors for (_, label), found in zip(ways, findings, strict=True)
-    }
-    if any(b and not a for a, b in zip(errors[""], errors.get(INFERENCE, ()), strict=False)):
-        session.ways.pop(INFERENCE)  # what needs gradients is not called without
-    session.evidence = replace(
-        session.evidence,
-        gradients=GRADIENTS in session.ways,
-        inference=INFERENCE in session.ways,
-    )
+    for label in unfit:
+        session.ways.pop(label)
+
+
+def _raises_more(found: Findings, plain: Findings) -> bool:
+    pairs = zip(plain.original_errors, found.original_errors, strict=False)
+    return any(error and not in_plain for in_plain, error in pairs)
 
 
 def _pair(session: Session, label: str, first: Outcome, second: Outcome) -> Runs:

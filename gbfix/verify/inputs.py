@@ -7,10 +7,13 @@ the same arguments again.
 from __future__ import annotations
 
 import builtins
+import collections
 import contextlib
+import linecache
 import re
 import signal
 import time
+import traceback
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,6 +23,7 @@ from gbfix.dynamo import control
 from gbfix.verify.arms import WATCH, Coverage, Watcher, coverage
 from gbfix.verify.calls import CallOptions, call, convert, root_of
 from gbfix.verify.execute import seed
+from gbfix.verify.halves import without_inputs
 from gbfix.verify.listening import Stopped
 from gbfix.verify.loading import LoadError, build, load
 from gbfix.verify.messages import Generated, SearchSpec
@@ -61,8 +65,11 @@ class _Search:
         self.watcher = Watcher()
         setattr(builtins, WATCH, self.watcher.watch)
         self.module: types.ModuleType = load(spec.side, self.watcher.transform)
-        self.options = CallOptions(dtype=spec.dtype, device=spec.device)
+        self.missed: collections.Counter[str] = collections.Counter()
+        self.optional: tuple[str, ...] = ()
+        self.options = CallOptions(dtype=spec.dtype, device=spec.device, failed=self._note)
         self.inference = False
+        self.dtype = spec.dtype
         self.target = self._target()
         self.end = time.monotonic() + spec.seconds
         self.running: list[CallRecipe] = []
@@ -72,7 +79,7 @@ class _Search:
     def _target(self) -> Any:
         seed()
         target = build(self.spec.side.target, self.module)
-        convert(target, self.module, self.spec.dtype, self.spec.device)
+        convert(target, self.module, self.dtype, self.spec.device)
         if self.inference and (root := root_of(target)) is not None:
             root.eval()
         return target
@@ -134,30 +141,54 @@ class _Search:
         return (*self.further, *self.raising)
 
     def _modes(self) -> Iterator[None]:
-        """As the target was built, and then, for arms that are left, in the mode for inference."""
+        """As the target was built; for arms that are left, for inference, and in half precision."""
         yield
         root = root_of(self.target)
         if self.coverage().missing and root is not None and root.training:
             self.inference = True
-            self.target = self._target()
-            for recipe in (*self.further, *self.running):
-                self._attempt(recipe)
+            self._built_anew()
             yield
+        self.inference = False
+        calls = (*self.further, *self.running)
+        for name in without_inputs(self.spec.side, calls) if self.spec.dtype is None else ():
+            if self.coverage().missing:
+                self.dtype = name
+                self.options = replace(self.options, dtype=name)
+                self._built_anew()
+                yield
+
+    def _built_anew(self) -> None:
+        self.target = self._target()
+        for recipe in (*self.further, *self.running):
+            self._attempt(recipe)
 
     def _found(self, wanted: Sequence[Parameter]) -> Found:
         """A call that runs, also with other values; failing that, one that merely runs."""
         hints = size_hints(self.target)
+        self.optional = tuple(p.name for p in wanted if p.optional and p.dtypes)
         failure: NoInputs | None = None
         for attempt in (self._fits, self._attempt):
             if failure is not None and not self._in_time():
                 break
             try:
-                return search(wanted, hints, attempt, self._is_small)
+                return search(wanted, hints, attempt, self._is_small, self._most_missed)
             except NoInputs as error:
                 failure = error
         raise NoInputs(
             f"no inputs were found with which it runs ({failure}): give `--inputs module:function`"
         ) from failure
+
+    def _most_missed(self) -> list[str]:
+        return [name for name, _ in self.missed.most_common()]
+
+    def _note(self, error: BaseException) -> None:
+        """Keep which parameters are None in the line that fails, in the innermost call that has any."""
+        for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+            words = set(re.findall(r"\w+", linecache.getline(frame.f_code.co_filename, line)))
+            none = [word for word in self.optional if word in words and _is_none(frame, word)]
+            if none:
+                self.missed.update(none)
+                return
 
     def _is_small(self, call: CallRecipe) -> bool:
         most = self.spec.most_dims
@@ -230,6 +261,10 @@ class _Search:
             self.target = self._target()
             return str(stopped)
         return str(shot.raised) if shot.raised is not None else None
+
+
+def _is_none(frame: types.FrameType, name: str) -> bool:
+    return frame.f_locals.get(name, name) is None
 
 
 @contextlib.contextmanager

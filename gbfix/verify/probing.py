@@ -22,10 +22,12 @@ from gbfix.verify.worker import Workers
 # The ways of calling, by what they add to the name of a mode, and what they ask of a run.
 GRADIENTS = " with gradients"
 INFERENCE = " in inference"
+HALVES = {" in float16": "float16", " in bfloat16": "bfloat16"}
 WAYS: dict[str, dict[str, Any]] = {
     "": {},
     GRADIENTS: {"gradients": True},
     INFERENCE: {"inference": True},
+    **{label: {"dtype": name} for label, name in HALVES.items()},
 }
 # What is added to a mode whose runs have to be one graph; only plain calls are made so.
 FULLGRAPH = ", fullgraph"

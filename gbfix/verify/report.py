@@ -39,6 +39,7 @@ def _details(verdict: Verdict) -> Iterator[str]:
     if evidence.calls:
         ways = ", with gradients" if evidence.gradients else ""
         ways += ", in inference" if evidence.inference else ""
+        ways += "".join(f", in {name}" for name in evidence.halves)
         yield (
             f"{evidence.calls} calls with {len(evidence.inputs)} inputs{ways}, backend "
             f"{evidence.backend} on {evidence.device}, {evidence.seconds:.1f} s"
@@ -203,6 +204,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
             "calls": evidence.calls,
             "gradients": evidence.gradients,
             "inference": evidence.inference,
+            "halves": list(evidence.halves),
             "arms": {
                 "covered": evidence.arms.covered,
                 "total": evidence.arms.total,

@@ -40,8 +40,11 @@ def search(
     hints: Sequence[int],
     attempt: Try,
     wanted: Callable[[CallRecipe], bool] = lambda call: True,
+    missed: Callable[[], Sequence[str]] = tuple,
 ) -> Found:
     """The first arguments that run, of those that are wanted.
+
+    `missed` are parameters that were seen to be None where tries have failed; the worst come first.
 
     Raises:
         NoInputs: if none do.
@@ -53,8 +56,11 @@ def search(
     # Some models leave everything optional and then miss what they work on: a few tries for each number
     # of arguments, then many.
     for most in (_FIRST_TRIES, _MOST_TRIES):
+        chosen: list[Parameter] = []
         for count in range(1 + min(_MOST_FURTHER, len(further))):
-            needed = [*required, *(replace(p, keyword=True) for p in further[:count])]
+            if count:
+                chosen.append(_next([p for p in further if p not in chosen], missed()))
+            needed = [*required, *(replace(p, keyword=True) for p in chosen)]
             try:
                 call = _search(needed, hints, attempt, wanted, most)
             except NoInputs as error:
@@ -64,6 +70,12 @@ def search(
             return Found(call, tuple(p for p in parameters if p.name not in given))
     assert failure is not None
     raise failure
+
+
+def _next(left: Sequence[Parameter], missed: Sequence[str]) -> Parameter:
+    """The one to give next: what is missed most, or else what comes first."""
+    by_name = {parameter.name: parameter for parameter in left}
+    return next((by_name[name] for name in missed if name in by_name), left[0])
 
 
 def _search(
@@ -117,6 +129,10 @@ def _systems(sizes: Sequence[int]) -> Iterator[dict[str, _Shape]]:
         sequence |= {"pair": pair, "audio": (2, 4000)}
         yield {**sequence, "mask": (2, 3), "boxes": (2, 3, 4)}
         yield {**sequence, "mask": (2, 1, 3, 3), "boxes": (2, 3, 4)}
+        # One position a step for all rows; and more steps, where they are taken a few at a time.
+        yield {**sequence, "mask": (2, 3), "boxes": (2, 3, 4), "tokens": (3,)}
+        steps = {"main": (2, 8, size), "tokens": (2, 8), "mask": (2, 8), "boxes": (2, 8, 4)}
+        yield {**sequence, **steps}
         rows = {"main": (4, size), "tokens": (4,), "rows": (4,), "mask": (4,), "boxes": (4, 4)}
         rows |= {"pair": (4, size), "audio": (4, 400)}
         yield {**rows, "image": (4, size, 8, 8)}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gbfix.dynamo.backends import default_backend
+from gbfix.verify.arms import Seen
 from gbfix.verify.jobs import Limits, Outcome
 from gbfix.verify.messages import Findings, RunRecord, Runs, RunSpec
 from gbfix.verify.options import Options
@@ -53,6 +54,7 @@ class Session:
         generated: whether they were made up here.
         most_dims: how many dimensions tensors that are made up may have.
         ways: the original's eager calls, by the label of the way in which they were made.
+        seen: the arms that the original's eager calls take, by the same label.
         varying: kinds and places in which the original differs from itself.
     """
 
@@ -64,6 +66,7 @@ class Session:
     evidence: Evidence = field(default_factory=Evidence)
     remarks: tuple[Difference, ...] = ()
     ways: dict[str, Runs] = field(default_factory=dict)
+    seen: dict[str, frozenset[Seen]] = field(default_factory=dict)
     generated: bool = False
     most_dims: int | None = None
     varying: set[tuple[Kind, str]] = field(default_factory=set)
@@ -81,9 +84,7 @@ class Session:
             self.inputs,
             dynamic=self.options.dynamic,
             device=self.options.device,
-            dtype=self.options.dtype,
-            **WAYS[way],
-            **how,
+            **{"dtype": self.options.dtype, **WAYS[way], **how},
         )
 
     def run(self, specs: Iterable[RunSpec]) -> list[Outcome]:

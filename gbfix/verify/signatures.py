@@ -102,7 +102,7 @@ def _parameter(parameter: inspect.Parameter) -> Parameter:
         return Parameter(name, ("float32",), ("None",), None, optional, keyword, pair=True)
     if "Tensor" in text:
         return Parameter(name, _tensor_dtypes(name), ("None",), None, optional, keyword)
-    if _FLAG.search(name):
+    if _FLAG.search(name) and "mask" not in name:
         return Parameter(name, (), ("True", "False"), None, optional, keyword)
     return Parameter(name, _tensor_dtypes(name), ("2", "0.5", "None"), None, optional, keyword)
 

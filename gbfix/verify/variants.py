@@ -10,16 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from gbfix.verify.halves import halves_in, in_half
 from gbfix.verify.recipes import CallRecipe, Recipe, TensorRecipe, ValueRecipe, filled, fills
 from gbfix.verify.signatures import Parameter
 
 _DRAWS = 200
 # Values that rewrites get wrong even if no branch asks for them.
 TELLING = ("negative", "zeros", "large_positive", "one_nan", "ones")
-
-
-_DTYPES = {"float16": ("torch.float16", "torch.half", ".half()"), "bfloat16": ("bfloat16",)}
-
 
 # What is said of code that does otherwise for a batch of one or none, or for other strides.
 _SIZES = re.compile(r"numel|shape\[|size\(|len\(|\bempty\b|squeeze")
@@ -50,15 +47,7 @@ def telling(base: CallRecipe, text: str) -> Iterator[CallRecipe]:
 
 def in_dtypes(base: CallRecipe, text: str) -> Iterator[CallRecipe]:
     """The call in each of the smaller float types that the code speaks of."""
-    for name, words in _DTYPES.items():
-        if any(word in text for word in words):
-
-            def change(recipe: Recipe, name: str = name) -> Recipe:
-                if isinstance(recipe, TensorRecipe) and recipe.dtype == "float32":
-                    return replace(recipe, dtype=name)
-                return recipe
-
-            yield base.mapped(change)
+    return (in_half(base, name) for name in halves_in(text))
 
 
 def special(base: CallRecipe, left_out: Sequence[Parameter]) -> Iterator[CallRecipe]:

@@ -89,7 +89,8 @@ class Evidence:
     """What a verdict stands on.
 
     `before_static` and `after_static` are the captures with `dynamic=False`, of the same calls.
-    `made_with` are the arguments that were guessed to construct the target, if any were.
+    `made_with` are the arguments that were guessed to construct the target, if any were. `halves` are
+    types to which the target and its inputs were converted for further runs.
     """
 
     backend: str = ""
@@ -99,6 +100,7 @@ class Evidence:
     calls: int = 0
     gradients: bool = False
     inference: bool = False
+    halves: tuple[str, ...] = ()
     arms: Coverage = field(default_factory=Coverage)
     before: Capture | None = None
     after: Capture | None = None
