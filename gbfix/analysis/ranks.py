@@ -107,6 +107,8 @@ class Ranks:
                         self._lost(target)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 self._bound.setdefault(node.target.id, []).append(node.value)
+            elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+                self._bound.setdefault(node.target.id, []).append(ast.Starred(node.iter))
             elif isinstance(node, (ast.For, ast.AsyncFor)):
                 self._lost(node.target)
             elif isinstance(node, ast.NamedExpr):
@@ -140,6 +142,11 @@ class Ranks:
         if name in self._parameters:
             ranks.add(self._unpacked[name])
         return ranks.pop() if len(ranks) == 1 else None
+
+    def _starred(self, node: ast.Starred) -> int | None:
+        """Of each element of what a loop goes over, which is kept as if it were starred."""
+        rank = self.of(node.value) if self._is_tensor(node.value) else None
+        return rank - 1 if rank else None
 
     def _attribute(self, node: ast.Attribute) -> int | None:
         base = self.analysis.values.get(node.value)

@@ -16,6 +16,7 @@ from enum import Enum
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import Module
+from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.trees import of_kind, walk
 from gbfix.analysis.values import Kind, Value
 
@@ -113,7 +114,10 @@ def _candidates(analysis: Analysis) -> set[ast.AST]:
             base = values.get(node.value)
             if base is not None and base.elements is not None:
                 found.add(node.slice)
-    found.update(n for n, v in values.items() if v.zero_dim and is_one_index(n, analysis))
+    for subscript in of_kind(analysis.info.node, ast.Subscript):
+        base = values.get(subscript.value)
+        if base is not None and base.tensor:
+            found.update(part for part in indices(subscript) if is_one_index(part, analysis))
     return found
 
 
@@ -173,7 +177,7 @@ def is_one_index(node: ast.AST, analysis: Analysis) -> bool:
     2.13).
     """
     value = analysis.values.get(node)
-    if value is None or not (value.tensor and value.zero_dim) or value.boolean or value.floating:
+    if value is None or not value.tensor or value.boolean or value.floating:
         return False
     parents = analysis.info.module.parents
     parent = parents.get(node)
@@ -183,7 +187,18 @@ def is_one_index(node: ast.AST, analysis: Analysis) -> bool:
         return False
     if node not in indices(parent):
         return False
-    return _is_tensor(analysis.values.get(parent.value)) and _is_computed(node, analysis)
+    if not _is_tensor(analysis.values.get(parent.value)) or not _is_computed(node, analysis):
+        return False
+    return value.zero_dim or (analysis.evaluator is not None and _rank(node, analysis) == 0)
+
+
+def _rank(node: ast.expr, analysis: Analysis) -> int | None:
+    """How many dimensions a tensor has, as far as the function says."""
+    if _rank not in analysis.derived:
+        assert analysis.evaluator is not None
+        analysis.derived[_rank] = Ranks(analysis, analysis.evaluator.facts)
+    ranks: Ranks = analysis.derived[_rank]
+    return ranks.of(node)
 
 
 def _is_computed(node: ast.expr, analysis: Analysis) -> bool:
@@ -192,6 +207,8 @@ def _is_computed(node: ast.expr, analysis: Analysis) -> bool:
         arguments = walk(analysis.info.node.args)
         if any(isinstance(a, ast.arg) and a.arg == node.id for a in arguments):
             return False
+        if any(_goes_over(loop, node.id) for loop in of_kind(analysis.info.node, ast.For)):
+            return True
         value = _assigned_once(analysis).get(node.id)
         return (
             value is not None and not isinstance(value, ast.Name) and _is_computed(value, analysis)
@@ -224,6 +241,11 @@ def needs_integer(node: ast.expr, analysis: Analysis) -> bool:
             return parent.args.index(node) == 2
         return name in _SIZED and not (name == "torch.full" and parent.args[0] is not node)
     return False
+
+
+def _goes_over(loop: ast.For, name: str) -> bool:
+    """Whether a loop binds a name, alone, to each element of what it goes over."""
+    return isinstance(loop.target, ast.Name) and loop.target.id == name
 
 
 def _tested(analysis: Analysis) -> set[ast.AST]:
