@@ -140,7 +140,7 @@ class _Batch:
             return _replaced(found, results)
 
     def _look(self, executor: Executor | None) -> None:
-        order = [module.source.path for module in self.survey.importers.order()]
+        order = [module.source.path for module in self.survey.importers.order]
         self._rounds(executor, order, self.on_file)
         if self.settings.region.value == "auto" and not self.reach.anything:
             # A project without modules, and without anything compiled.

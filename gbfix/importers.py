@@ -6,7 +6,10 @@ names, nothing of what is imported.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import inf
 
 from gbfix.analysis.modules import Module
 
@@ -34,8 +37,31 @@ class Importers:
             for other in self._imported[module]:
                 self._left[other] -= 1
 
-    def order(self) -> Iterator[Module]:
+    @cached_property
+    def order(self) -> Sequence[Module]:
         """All modules, each after those that import it where that can be."""
+        return tuple(self._order())
+
+    def wait(self, module: Module, now: Module) -> float:
+        """How many files after one the next comes that imports a module, or is it."""
+        turns, at = self._turns.get(module, ()), self._place[now]
+        following = bisect_right(turns, at)
+        return turns[following] - at if following < len(turns) else inf
+
+    @cached_property
+    def _place(self) -> dict[Module, int]:
+        return {module: at for at, module in enumerate(self.order)}
+
+    @cached_property
+    def _turns(self) -> dict[Module, list[int]]:
+        """Where in the order a module and those that import it come."""
+        turns = {module: [at] for module, at in self._place.items()}
+        for module, imported in self._imported.items():
+            for other in imported:
+                turns[other].append(self._place[module])
+        return {module: sorted(found) for module, found in turns.items()}
+
+    def _order(self) -> Iterator[Module]:
         left = dict(self._left)
         # Those that import the same large files come together, so that these are parsed once.
         ready = [m for m, count in left.items() if not count]

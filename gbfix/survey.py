@@ -36,7 +36,7 @@ from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
 from gbfix.suppressions import Suppression
 
-HELD = 5_000_000
+HELD = 7_000_000
 """Characters of source whose trees are held at a time; a tree takes about 30 bytes for each."""
 _BETWEEN = HELD // 20
 _ANALYSIS = 1000
@@ -217,12 +217,20 @@ class Survey:
         if size <= HELD:
             return
         pinned = {place.module for place in self.facts.__dict__.get("places", ())}
-        for other in sorted(held, key=lambda m: (m.used, self.importers.left(m))):
-            if size <= HELD * 2 // 3:
+        for other in sorted(held, key=lambda m: -self._wait(m, module)):
+            if size <= HELD * 7 // 8:
                 return
             if other not in pinned:
                 size -= self._size(other)
                 self.facts.forget(other)
+
+    def _wait(self, module: Module, now: Module) -> float:
+        """In how many files a tree is likely to be asked for again.
+
+        Those that import it are known; what imports that in turn asks for it much as it did before.
+        """
+        idle = self.project.clock - module.used
+        return min(self.importers.wait(module, now), 2 * idle + 50) if module in self._own else idle
 
     def _size(self, module: Module) -> int:
         """What a module takes up, in characters of source."""
