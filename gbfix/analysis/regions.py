@@ -68,12 +68,19 @@ def _may_compile_at(before: str, after: str) -> bool:
     return _PROSE.search(before) is None and not re.match(r"\w|`", after)
 
 
+def _is_comment(before: str) -> bool:
+    """Whether what follows on a line is surely no code."""
+    return "#" in before and not any(c in before for c in "'\"\r")
+
+
 def may_compile(text: str) -> bool:
     """Whether a source text could hold a use of `torch.compile`."""
     at = text.find("compile")
     while at >= 0:
         end = at + len("compile")
-        if text[at - 1 : at] == ".":
+        if _is_comment(text[text.rfind("\n", 0, at) + 1 : at]):
+            pass
+        elif text[at - 1 : at] == ".":
             if _may_compile_at(text[max(0, at - 7) : at - 1], text[end : end + 1]):
                 return True
         # An import names it on its own.
