@@ -22,6 +22,7 @@ from gbfix.analysis.observed import proven
 from gbfix.analysis.project import FunctionInfo, import_bindings
 from gbfix.analysis.record import Analysis, Condition, Place, merge
 from gbfix.analysis.trees import children, is_generator, walk
+from gbfix.analysis.usage import tensor_locals
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
@@ -188,6 +189,9 @@ class _Flow(Evaluator):
 
     def bind(self, target: ast.AST, value: Value) -> None:
         """Bind a target, and forget what earlier tests said about it."""
+        if isinstance(target, ast.Name) and value.only(Kind.UNKNOWN | Kind.MAYBE):
+            if target.id in tensor_locals(self.info.node, self.module):
+                value = replace(value, kinds=Kind.TENSOR)
         super().bind(target, value)
         if isinstance(target, ast.Name):
             self.mode = self.mode.forget(target.id)

@@ -7,10 +7,12 @@ or common configuration objects also have say nothing. The module looks at one f
 from __future__ import annotations
 
 import ast
+from collections import Counter
+from collections.abc import Sequence
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.project import Function, Module
-from gbfix.analysis.trees import of_kind, walk
+from gbfix.analysis.trees import kept, of_kind, walk
 
 _ATTRIBUTES = frozenset({"requires_grad", "grad_fn", "is_cuda", "is_leaf", "mT", "ndim"})
 _COMMON = frozenset(
@@ -62,18 +64,37 @@ def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
         for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         if a.arg not in {"self", "cls"} and a.annotation is None
     }
+    return _used_as_tensors(function, module, names)
+
+
+@kept
+def tensor_locals(function: Function, module: Module) -> frozenset[str]:
+    """Names that the function binds once, in one place, and uses as tensors."""
+    if module.uses_numpy:
+        return frozenset()
+    stores = Counter(n.id for n in of_kind(function, ast.Name) if isinstance(n.ctx, ast.Store))
+    given = {a.arg for a in walk(function.args) if isinstance(a, ast.arg)}
+    alone = (s.targets[0] for s in of_kind(function, ast.Assign) if len(s.targets) == 1)
+    names = {t.id for t in alone if isinstance(t, ast.Name) and stores[t.id] == 1} - given
+    return _used_as_tensors(function, module, names, strict=True)
+
+
+def _used_as_tensors(
+    function: Function, module: Module, names: set[str], *, strict: bool = False
+) -> frozenset[str]:
     found: set[str] = set()
     if not names:
         return frozenset()
     compared = _compared(function, names)
     for call in of_kind(function, ast.Call):
-        found |= _from_call(call, names, module)
+        found |= _from_call(call, names, module, strict=strict)
         if compared and isinstance(call.func, ast.Attribute):
             base = call.func.value
             if isinstance(base, ast.Name) and proves_tensor(call.func.attr, module):
                 found |= compared.get(base.id, set())
     telling = _ATTRIBUTES if module.uses_numpy else _ATTRIBUTES | _SHAPED
-    for attribute in of_kind(function, ast.Attribute):
+    # Layers of some libraries have a dtype and a device, too.
+    for attribute in of_kind(function, ast.Attribute) if not strict else ():
         if attribute.attr in telling and isinstance(attribute.value, ast.Name):
             found.add(attribute.value.id)
     for item in of_kind(function, ast.Subscript):
@@ -206,7 +227,9 @@ def _reads_item(node: ast.Call, module: Module) -> bool:
     )
 
 
-def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
+def _from_call(
+    node: ast.Call, names: set[str], module: Module, *, strict: bool = False
+) -> set[str]:
     found: set[str] = set()
     if isinstance(node.func, ast.Attribute):
         base: ast.expr = node.func.value
@@ -229,15 +252,24 @@ def _from_call(node: ast.Call, names: set[str], module: Module) -> set[str]:
         # `torch.zeros(rows, columns)`: all positions are sizes.
         given = node.args if operation.params[:1] != ("size",) else []
         for position, argument in enumerate(given):
-            name = _calculated(argument)
+            first = position == 0 and _takes_no_number(operation.params)
+            if strict and not first:
+                break
+            plain = argument.id if isinstance(argument, ast.Name) else None
+            name = _calculated(argument) if first else plain
             if name not in names or position >= len(operation.params):
                 continue
             if operation.params[position] in operation.tensor_params:
                 found.add(name)
-        for keyword in node.keywords:
+        for keyword in node.keywords if not strict else ():
             if isinstance(keyword.value, ast.Name) and keyword.arg in operation.tensor_params:
                 found |= {keyword.value.id} & names
     return found
+
+
+def _takes_no_number(params: Sequence[str]) -> bool:
+    """Whether what an operation of torch is given first has to be a tensor."""
+    return params[:1] == ("input",) and "self" not in params
 
 
 def _calculated(node: ast.expr) -> str | None:
