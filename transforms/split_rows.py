@@ -47,8 +47,10 @@ from gbfix.analysis.reads import ReadKind
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
+from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.fitting import fitted
+from gbfix.codegen.guards import compiling
 from gbfix.diagnoses import TENSOR_TO_LIST
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
@@ -75,14 +77,16 @@ class _Split:
         rows: what is split.
         statements: what makes the list of counts and the pieces, one after the other.
         name: what the pieces are called.
-        binding: the last of the statements.
+        binding: the last of the statements, or the loop that goes through the pieces.
+        named: whether the pieces have a name, or are gone through where they are made.
     """
 
     call: ast.Call
     rows: ast.Name
     statements: tuple[ast.stmt, ...]
     name: str
-    binding: ast.Assign
+    binding: ast.stmt
+    named: bool
 
 
 @dataclass(frozen=True)
@@ -140,13 +144,32 @@ def _split(node: ast.expr, definitions: Definitions, context: Context) -> _Split
     if not isinstance(rows, ast.Name):
         raise Refused("complex-expression", f"`{ast.unparse(rows)}` would be computed twice")
     target = binding.targets[0] if isinstance(binding, ast.Assign) else None
-    if not isinstance(binding, ast.Assign) or not isinstance(target, ast.Name):
+    loop: ast.AST = binding
+    while isinstance(loop, ast.Call):
+        loop = parents[loop]
+    if isinstance(binding, ast.Assign) and isinstance(target, ast.Name):
+        name = target.id
+        place: ast.stmt = binding
+    elif isinstance(loop, ast.For) and call in walk(loop.iter):
+        name, place = context.names.take("pieces"), loop
+    else:
         raise Refused("consumer-unknown", "the pieces have no name")
-    statements.append(binding)
-    block = block_of(binding, context.info.module)
-    if len(statements) > 1 and block[block.index(binding) - 1] is not statements[0]:
-        raise Refused("unusual-place", "the counts are read in another place")
-    return _Split(call, rows, tuple(statements), target.id, binding)
+    block = block_of(place, context.info.module)
+    named = not isinstance(place, ast.For)
+    if statements:
+        if statements[0] not in block:
+            raise Refused("unusual-place", "the counts are read in another place")
+        between = block[block.index(statements[0]) + 1 : block.index(place)]
+        if not (all(map(_is_new, between)) and (not between or not named)):
+            raise Refused("unusual-place", "the counts are read in another place")
+    return _Split(call, rows, (*statements, *([place] if named else [])), name, place, named)
+
+
+def _is_new(statement: ast.stmt) -> bool:
+    """`out = []`, past which a read of counts may be moved."""
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    empty = isinstance(value, ast.List) and not value.elts
+    return empty or isinstance(value, ast.Constant)
 
 
 def _split_rows(call: ast.AST, counts: ast.expr, context: Context) -> ast.expr | None:
@@ -158,7 +181,9 @@ def _split_rows(call: ast.AST, counts: ast.expr, context: Context) -> ast.expr |
     name = context.info.module.qualify(call.func)
     if name not in {"torch.split", "torch.functional.split"}:
         value = context.analysis.values.get(call.func.value)
-        if call.func.attr != "split" or value is None or not value.tensor:
+        # Nothing but a tensor is split by a list.
+        may_be = value is None or value.kinds & (Kind.TENSOR | Kind.MAYBE | Kind.UNKNOWN)
+        if call.func.attr != "split" or not may_be:
             return None
         given = [call.func.value, *given]
     named = {
@@ -192,7 +217,9 @@ def _join(split: _Split, definitions: Definitions, needs: Needs, context: Contex
         Refused: where pieces are not computed row by row, or the results are used for more.
     """
     parents = context.info.module.parents
-    use: ast.expr = _only_use(split.binding, definitions)
+    use: ast.expr = split.call
+    if isinstance(split.binding, ast.Assign):
+        use = _only_use(split.binding, definitions)
     above = parents[use]
     places = [0]
     while isinstance(above, ast.Call) and isinstance(above.func, ast.Name):
@@ -339,8 +366,8 @@ def _edits(
     torch = context.torch(binding)
     x, n = flat(view, split.rows), flat(view, counts)
     tests = [f"{n}.dim() == 1", *([f"{x}.dim() > 1"] if needs.trailing else [])]
-    # The pieces have their name once, which another split that comes between has not.
-    owner = context.names.take(f"{split.name}_owner")
+    # Named after what is bound once, so that another split that comes between has another name.
+    owner = context.names.take(f"{split.name if split.named else join.results}_owner")
     whole = f"{x}.shape[0]"
     owners = f"{n}.to({x}.device, {torch}.long), output_size={whole}"
     lines = [
@@ -350,7 +377,10 @@ def _edits(
     ]
     width = width_for(context, binding)
     body = "\n".join(fitted(line, width, context.unit) for line in lines)
-    edits = beside_all(split.statements, body, torch, tests, context)
+    if split.named:
+        edits = beside_all(split.statements, body, torch, tests, context)
+    else:
+        edits = _before_loop(split, body, torch, tests, context)
     place = f"{torch}.arange({x}.shape[0], device={x}.device)"
     joined = f"{torch}.stack({join.results})[{owner}, {place}]"
     start = view.start(join.statement)
@@ -363,6 +393,32 @@ def _edits(
     width = width_for(context, join.statement)
     new = fitted(text[:at] + joined + text[end:], width, context.unit)
     return (*edits, *beside_all([join.statement], new, torch, tests, context))
+
+
+def _before_loop(
+    split: _Split, body: str, torch: str, tests: list[str], context: Context
+) -> tuple[Edit, ...]:
+    """The pieces get a name before the loop that goes through them."""
+    view, unit = context.view, context.unit
+    first = split.statements[0] if split.statements else split.binding
+    if not view.starts_line(first) or not all(map(view.ends_line, split.statements)):
+        raise Refused("unusual-place", "the statement shares its line with another")
+    if view.has_comment(view.start(first), view.start(split.binding)):
+        raise Refused("unusual-place", "a comment stands before the loop")
+    indent = view.indent(split.binding)
+    width = width_for(context, split.binding, nested=False)
+    head = layout.header("if", [compiling(torch), *tests], width=width, unit=unit)
+    before = [view.text(statement) for statement in split.statements]
+    else_ = "\n".join([*before, f"{split.name} = {flat(view, split.call)}"])
+    text = f"{head}\n{layout.indent(body, unit)}\nelse:\n{layout.indent(else_, unit)}\n"
+    lines = layout.indent(text, indent).removeprefix(indent)
+    if split.statements:
+        between = view.source.text[view.end(first) : view.start(split.binding)].strip()
+        lines = f"{between}\n{indent}{lines}" if between else lines
+    return (
+        Edit(view.start(first), view.start(split.binding), f"{lines.rstrip()}\n{indent}"),
+        Edit(view.start(split.call), view.end(split.call), split.name),
+    )
 
 
 TRANSFORM = Transform(
