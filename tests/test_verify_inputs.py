@@ -16,6 +16,7 @@ from gbfix.verify.checker import verify_sides
 from gbfix.verify.constructing import construct, made_with
 from gbfix.verify.options import Options
 from gbfix.verify.recipes import CallRecipe, Inputs
+from gbfix.verify.report import lines
 from gbfix.verify.search import search
 from gbfix.verify.signatures import parameters, size_hints
 from gbfix.verify.targets import Side, of_file
@@ -208,6 +209,24 @@ def test_shapes_that_go_together_are_tried_first() -> None:
     found = search(parameters(made), size_hints(made), attempt)
     assert str(found.call) == "(float32[2, 3, 16] normal, bool[2, 3] normal)"
     assert tries < 10
+
+
+def test_one_graph_is_asked_for_call_by_call(tmp_path: Path, workers: Workers) -> None:
+    """Rows that are few enough are captured whole on both sides, and others on neither."""
+    head = "import torch\n\n\ndef make():\n    return [(torch.ones(n, 3),) for n in (1, 3)]\n\n\n"
+    first = "def target(x):\n    if x.shape[0] == 1:\n        return x * 2\n"
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    before.write_text(f"{head}{first}    return x + 1 if x.sum() > 0 else x - 1\n")
+    left = "    torch._dynamo.graph_break()\n    return torch.where(x.sum() > 0, x + 1, x - 1)\n"
+    after.write_text(f"{head}{first}{left}")
+    verdict = verify(
+        f"{before}:target", f"{after}:target", ":make", options=OPTIONS, workers=workers
+    )
+    assert verdict.evidence.after is not None
+    # Few inputs are all given once more.
+    assert verdict.evidence.after.fullgraph_calls == (True, False, True, False)
+    told = ["".join(span.text for span in line) for line in lines([verdict])]
+    assert any(text.endswith("fullgraph in 2 of 4 calls") for text in told), told
 
 
 HALF = """

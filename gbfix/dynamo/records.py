@@ -89,6 +89,7 @@ class Capture:
         recompiles_by_call: the same of each call, where that was counted.
         ran: what ran inside and outside of graphs once all was compiled, where that was counted.
         fragments: the graphs one by one, in the order of compilation.
+        fullgraph_calls: whether `fullgraph=True` compiles it, call by call, where that was asked.
     """
 
     graphs: int
@@ -101,6 +102,7 @@ class Capture:
     ran: Operators | None = None
     recompiles_by_call: tuple[int, ...] = ()
     fragments: tuple[Fragment, ...] = ()
+    fullgraph_calls: tuple[bool, ...] = ()
 
     @property
     def sites(self) -> tuple[tuple[str, int], ...]:
@@ -112,6 +114,6 @@ class Capture:
         """Whether everything was captured: no breaks and no skipped frames."""
         return not self.breaks and not self.skips
 
-    def with_fullgraph(self, error: str | None) -> Capture:
-        """The same with the answer to whether `fullgraph=True` compiles it."""
-        return replace(self, fullgraph=error is None, fullgraph_error=error)
+    def with_fullgraph(self, error: str | None, calls: tuple[bool, ...] = ()) -> Capture:
+        """The same with the answer to whether `fullgraph=True` compiles it, and which of its calls."""
+        return replace(self, fullgraph=error is None, fullgraph_error=error, fullgraph_calls=calls)

@@ -207,5 +207,5 @@ def _captured(side: Side, record: RunRecord, whole: RunRecord | None) -> Capture
     if capture is None:
         return None
     if whole is not None:
-        capture = capture.with_fullgraph(whole.failure or whole.refused)
+        capture = capture.with_fullgraph(whole.failure or whole.refused, whole.taken)
     return diagnosed(capture, side.texts)

@@ -165,6 +165,7 @@ def _calls(
         inputs=names,
         recompiles=tuple(after - before for before, after in pairwise(recompiles)),
         warned=any(shot.effects.warned for shot in shots),
+        taken=tuple(shot.raised is None or not shot.raised.by_compiler for shot in shots),
     )
 
 

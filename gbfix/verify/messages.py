@@ -49,6 +49,7 @@ class RunRecord:
         calls: a pickled tuple of `CallShot`.
         raised: how many of the calls end with an exception.
         refused: the compiler's first error, if it gave one.
+        taken: of each call, whether the compiler gave none.
         recompiles: how many frames were compiled again in each call.
         always_compiled: whether the file itself gives the target to `torch.compile`.
         made_with: the arguments that were guessed to construct the target, if any were.
@@ -67,6 +68,7 @@ class RunRecord:
     recompiles: tuple[int, ...] = ()
     made_with: str | None = None
     warned: bool = False
+    taken: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -136,8 +136,16 @@ def _captured(capture: Capture) -> str:
         told = f" ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})" if names else ""
         parts.append(f"{left} of {left + capture.ran.captured} operator runs left out{told}")
     if capture.fullgraph is not None:
-        parts.append(f"fullgraph {'yes' if capture.fullgraph else 'no'}")
+        parts.append(f"fullgraph {_whole(capture)}")
     return ", ".join(parts)
+
+
+def _whole(capture: Capture) -> str:
+    """Whether there is one graph: yes, no, or in how many of the calls."""
+    taken = sum(capture.fullgraph_calls)
+    if capture.fullgraph or not taken:
+        return "yes" if capture.fullgraph else "no"
+    return f"in {taken} of {_count(len(capture.fullgraph_calls), 'call')}"
 
 
 def _launched(launches: Launches) -> str:
