@@ -189,9 +189,21 @@ def test_constructors_are_given_small_sizes() -> None:
     """By what their names say, in a configuration as well; nothing is run to find out."""
     made = construct(Attention, sys.modules[__name__])
     assert (made.config.hidden_size, made.config.num_heads) == (16, 2)
-    assert made_with(made) == "config=Settings(...), layer_index=16"
+    assert made_with(made) == "config=Settings(...), layer_index=0"
     with pytest.raises(TypeError, match="nothing that was tried for data is taken"):
         construct(type("Other", (), {"__init__": lambda self, data: data["x"]}), sys)
+
+
+class Windowed(torch.nn.Module):
+    """A layer of a model that makes a list of one number before it makes its layers."""
+
+    def __init__(self, config: Settings, layer_index: int) -> None:
+        super().__init__()
+        self.window = config.num_heads[layer_index]  # type: ignore[index]
+
+
+def test_a_list_for_all_layers_is_made_where_one_is_wanted() -> None:
+    assert construct(Windowed, sys.modules[__name__]).window == 2
 
 
 def test_shapes_that_go_together_are_tried_first() -> None:

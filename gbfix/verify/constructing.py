@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
+import traceback
 import types
 import weakref
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ import torch
 _SIZES: tuple[tuple[str, int], ...] = (
     (r"vocab|num_embeddings|num_tokens|codebook_size", 64),
     (r"max_.*(position|length|seq)|n_positions|max_len|block_size|context_length|seq_len", 32),
+    (r"(layer|block)_?(id|idx|index|number)$", 0),
     (r"layers?$|depth$|n_layer|num_blocks", 2),
     (r"groups?$|key_value_heads|kv_heads", 2),
     (r"heads?$|n_head", 2),
@@ -31,11 +33,13 @@ _SIZES: tuple[tuple[str, int], ...] = (
     (r"kernel", 3),
     (r"patch_size|stride|dilation", 2),
     (r"image_size|img_size|resolution", 16),
+    (r"audio_channels$", 1),
     (r"num_channels|in_chans?$", 3),
     (r"intermediate|ffn|d_ff|inner|mlp_dim|feedforward", 32),
     (r"hidden|d_model|embed|n_embd|channels|width|features|dims?$|size$|planes", 16),
 )
 _OTHERS = (16, 8, 4, 1)
+_MOST_LAYERS = 32
 _FRACTION = re.compile(
     r"(^|_)(eps|epsilon|dropout|prob|rate|scale|temperature|alpha|beta|gamma|momentum)($|_)"
 )
@@ -52,9 +56,8 @@ def construct(cls: type, module: types.ModuleType) -> Any:
     needed = _required(cls)
     error: Exception | None = None
     for guesses in _guesses(cls, needed, module):
-        torch.manual_seed(0)
         try:
-            made = cls(**dict(guesses))
+            made = _made_of(cls, dict(guesses))
         except Exception as failed:
             error = error or failed
             continue
@@ -65,6 +68,22 @@ def construct(cls: type, module: types.ModuleType) -> Any:
     raise TypeError(
         f"nothing that was tried for {names} is taken ({type(error).__name__}: {error})"
     )
+
+
+def _made_of(cls: type, arguments: dict[str, Any]) -> Any:
+    """An object; where a layer wants a list, of which a whole model makes the number, it gets one."""
+    torch.manual_seed(0)
+    try:
+        return cls(**arguments)
+    except TypeError as error:
+        line = traceback.extract_tb(error.__traceback__)[-1].line
+        found = re.search(r"\b(\w+)\.(\w+)\[", line or "")
+        config = arguments.get(found.group(1)) if found else None
+        if found is None or not isinstance(size := getattr(config, found.group(2), None), int):
+            raise
+    setattr(config, found.group(2), [size] * _MOST_LAYERS)
+    torch.manual_seed(0)
+    return cls(**arguments)
 
 
 def made_with(made: Any) -> str | None:
@@ -116,7 +135,8 @@ def _guess(
         return torch.nn.Identity()
     if re.search(r"norm_layer|act_layer", name):
         return torch.nn.LayerNorm if "norm" in name else torch.nn.GELU
-    return size_of(name) or other
+    size = size_of(name)
+    return other if size is None else size
 
 
 def size_of(name: str) -> int | None:

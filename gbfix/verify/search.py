@@ -140,7 +140,8 @@ def _systems(sizes: Sequence[int]) -> Iterator[dict[str, _Shape]]:
         image = {"main": (2, size, 8, 8), "tokens": (2, 3), "rows": (2,), "boxes": (3, 4)}
         image |= {"pair": pair, "audio": (2, 4000)}
         yield {**image, "mask": (2, 8, 8), "image": (2, size, 8, 8)}
-        yield {**image, "mask": (2, 1, 8, 8), "image": (2, size, 16, 16)}
+        channels = {"image": (2, size, 16, 16), "audio": (2, 1, 4000)}
+        yield {**image, **channels, "mask": (2, 1, 8, 8)}
 
 
 def _candidates(needed: Sequence[Parameter], sizes: Sequence[int]) -> Iterator[CallRecipe]:
