@@ -10,8 +10,9 @@ Before:
             super().__init__()
             self.heads = nn.ModuleList(nn.Linear(4, 2) for _ in range(3))
 
-        def forward(self, x: torch.Tensor, task: torch.Tensor):
+        def forward(self, x: torch.Tensor):
             h = torch.relu(x)
+            task = (h.sum() > 4).long()
             return self.heads[task.item()](h)
 
 After:
@@ -21,8 +22,9 @@ After:
             super().__init__()
             self.heads = nn.ModuleList(nn.Linear(4, 2) for _ in range(3))
 
-        def forward(self, x: torch.Tensor, task: torch.Tensor):
+        def forward(self, x: torch.Tensor):
             h = torch.relu(x)
+            task = (h.sum() > 4).long()
             if torch.compiler.is_compiling():
                 results = torch.stack([layer(h) for layer in self.heads])
                 return results[task.reshape(1).long()].squeeze(0)

@@ -6,17 +6,21 @@ results are put together again, the compiled path computes all rows for every pi
 
 Before:
 
-    def experts(x: torch.Tensor, counts: torch.Tensor, weights: torch.Tensor):
+    def scaled(x: torch.Tensor):
+        positive = (x.sum(-1) > 0).flatten().sum()
+        counts = torch.stack([positive, x.shape[0] - positive]).flatten()
         pieces = torch.split(x, counts.tolist())
         out = []
         for i, piece in enumerate(pieces):
-            out.append(torch.relu(piece @ weights[i]))
+            out.append(torch.relu(piece) * (i + 1))
         return torch.cat(out)
 
 After:
 
-    def experts(x: torch.Tensor, counts: torch.Tensor, weights: torch.Tensor):
-        if torch.compiler.is_compiling() and counts.dim() == 1 and x.dim() > 1:
+    def scaled(x: torch.Tensor):
+        positive = (x.sum(-1) > 0).flatten().sum()
+        counts = torch.stack([positive, x.shape[0] - positive]).flatten()
+        if torch.compiler.is_compiling():
             torch._assert_async(counts.sum() == x.shape[0], "the pieces are not all of `x`")
             pieces_owner = torch.repeat_interleave(
                 counts.to(x.device, torch.long), output_size=x.shape[0]
@@ -26,8 +30,8 @@ After:
             pieces = torch.split(x, counts.tolist())
         out = []
         for i, piece in enumerate(pieces):
-            out.append(torch.relu(piece @ weights[i]))
-        if torch.compiler.is_compiling() and counts.dim() == 1 and x.dim() > 1:
+            out.append(torch.relu(piece) * (i + 1))
+        if torch.compiler.is_compiling():
             return torch.stack(out)[pieces_owner, torch.arange(x.shape[0], device=x.device)]
         return torch.cat(out)
 
@@ -43,6 +47,7 @@ from dataclasses import dataclass
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.definitions import Definitions, definitions_of
+from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.reads import ReadKind
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
@@ -365,7 +370,9 @@ def _edits(
     view, binding = context.view, split.binding
     torch = context.torch(binding)
     x, n = flat(view, split.rows), flat(view, counts)
-    tests = [f"{n}.dim() == 1", *([f"{x}.dim() > 1"] if needs.trailing else [])]
+    one = Ranks(context.analysis, context.facts).of(counts) == 1
+    tests = [] if one else [f"{n}.dim() == 1"]
+    tests += [f"{x}.dim() > 1"] if needs.trailing else []
     # Named after what is bound once, so that another split that comes between has another name.
     owner = context.names.take(f"{split.name if split.named else join.results}_owner")
     whole = f"{x}.shape[0]"
