@@ -29,8 +29,10 @@ and holds for the whole process. Lists of floats are not captured.
 
 from __future__ import annotations
 
+import ast
+
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.reads import CAPTURE, ReadKind, is_captured
+from gbfix.analysis.reads import CAPTURE, ReadKind, fails_captured, is_captured, reads
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.symbols import check_function, check_read
 from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION, TENSOR_TO_LIST
@@ -49,14 +51,30 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if not is_captured(site.read, context.analysis):
         if site.read.kind is ReadKind.LIST:
             raise Refused("list-of-floats", "only lists of integers are captured")
-        if site.read.kind is ReadKind.INDEX:
-            raise Refused("not-captured", "the setting does not help where a tensor is an index")
-        raise Refused("not-captured", "the setting does not help where `range` is given a tensor")
+        place = ast.unparse(context.info.module.parents[site.read.node])
+        raise Refused("not-captured", f"the setting does not help in `{place}`")
     check_read(site.read.node, context.analysis)
     check_function(context.analysis)
+    _check_others(context)
     return setting_fix(
         "capture", CAPTURE, Safety.REVIEW, "the number becomes a symbol in the graph", context
     )
+
+
+def _check_others(context: Context) -> None:
+    """Whether all reads of the file that Dynamo cannot capture only break the graph under the setting.
+
+    Raises:
+        Refused: for one that would fail.
+    """
+    for info in context.info.module.functions():
+        analysis = context.facts.analysis(info) if info.node in context.facts.region else None
+        for read in reads(analysis) if analysis is not None else ():
+            if analysis is not None and fails_captured(read, analysis):
+                text = ast.unparse(read.node)
+                raise Refused(
+                    "breaks-others", f"compiling fails under it where `{text}` is counted"
+                )
 
 
 TRANSFORM = Transform(

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.counted import counted
 from gbfix.analysis.dynamic import selected_by, treated_beside
 from gbfix.analysis.effect_set import (
     CONTAINER_CHANGES,
@@ -170,7 +171,7 @@ class _Collector(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         self.called.add(node.func)
-        self._positions(node.args)
+        self._positions([*node.args, *counted(node, self.analysis)])
         self.generic_visit(node)
         self._call(node)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from gbfix.analysis.counted import counted
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import Module
@@ -25,6 +26,8 @@ _SIZED = frozenset(
     f"torch.{n}" for n in ("arange", "zeros", "ones", "empty", "eye", "linspace", "full")
 )
 _TAKING = _SIZED | {"builtins.range"}
+_FAILING = frozenset("roll pad select tril triu unflatten".split())
+_UNCAPTURED = _FAILING | frozenset("range split chunk one_hot kthvalue unfold".split())
 # Made of Python numbers, which Dynamo knows.
 _MAKING = frozenset(
     f"torch.{n}" for n in ("tensor", "as_tensor", "scalar_tensor", "zeros", "ones", "full", "empty")
@@ -106,6 +109,7 @@ def _candidates(analysis: Analysis) -> set[ast.AST]:
             if name is not None and (name in _NUMBERS or name in _TAKING):
                 found.add(node)
                 found.update(node.args)
+            found.update(counted(node, analysis))
         elif kind is ast.Slice:
             assert isinstance(node, ast.Slice)
             found.update(p for p in (node.lower, node.upper, node.step) if p is not None)
@@ -143,12 +147,25 @@ def is_captured(read: Read, analysis: Analysis) -> bool:
     if read.kind is ReadKind.LIST:
         value = analysis.values.get(read.tensor)
         return value is not None and not value.floating
-    if read.kind is ReadKind.INDEX:
-        return False
-    parent = analysis.info.module.parents.get(read.node)
-    return not (read.kind is ReadKind.POSITION and isinstance(parent, ast.Call)) or (
-        analysis.info.module.qualify(parent.func) != "builtins.range"
-    )
+    if read.kind is not ReadKind.POSITION:
+        return read.kind is not ReadKind.INDEX
+    call = _call_of(read.node, analysis)
+    return call is None or ast.unparse(call.func).rpartition(".")[2] not in _UNCAPTURED
+
+
+def fails_captured(read: Read, analysis: Analysis) -> bool:
+    """Whether compiling fails under `capture_scalar_outputs` at a read (seen on torch 2.13)."""
+    call = _call_of(read.node, analysis) if read.kind is ReadKind.POSITION else None
+    return call is not None and ast.unparse(call.func).rpartition(".")[2] in _FAILING
+
+
+def _call_of(node: ast.expr, analysis: Analysis) -> ast.Call | None:
+    """The call that something is an argument of, or an element of one that is a sequence."""
+    parents = analysis.info.module.parents
+    parent = parents.get(node)
+    parent = parents.get(parent) if isinstance(parent, (ast.Tuple, ast.List)) else parent
+    parent = parents.get(parent) if isinstance(parent, ast.keyword) else parent
+    return parent if isinstance(parent, ast.Call) else None
 
 
 def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | None:
@@ -165,7 +182,7 @@ def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | Non
         if name in _NUMBERS and len(node.args) == 1 and not node.keywords:
             if _is_tensor(values.get(node.args[0])):
                 return node.args[0], ReadKind.NUMBER
-    elif _is_tensor(values.get(node)) and needs_integer(node, analysis):
+    if _is_tensor(values.get(node)) and needs_integer(node, analysis):
         return node, ReadKind.POSITION
     return (node, ReadKind.INDEX) if is_one_index(node, analysis) else None
 
@@ -226,6 +243,9 @@ def _is_tensor(value: Value | None) -> bool:
 def needs_integer(node: ast.expr, analysis: Analysis) -> bool:
     """Whether a tensor stands where an integer is taken from it."""
     module = analysis.info.module
+    call = _call_of(node, analysis)
+    if call is not None and node in counted(call, analysis):
+        return True
     parent = module.parents.get(node)
     if isinstance(parent, ast.Slice):
         return True

@@ -227,6 +227,15 @@ def _reads_item(node: ast.Call, module: Module) -> bool:
     )
 
 
+def _is_count(node: ast.expr) -> bool:
+    """`x.size(0)`, `x.shape[0]` or `len(x)`."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    function = node.func if isinstance(node, ast.Call) else None
+    named = isinstance(function, ast.Name) and function.id == "len"
+    return named or (isinstance(function, ast.Attribute) and function.attr in {"size", "numel"})
+
+
 def _from_call(
     node: ast.Call, names: set[str], module: Module, *, strict: bool = False
 ) -> set[str]:
@@ -259,7 +268,10 @@ def _from_call(
             name = _calculated(argument) if first else plain
             if name not in names or position >= len(operation.params):
                 continue
-            if operation.params[position] in operation.tensor_params:
+            # `torch.div(x.size(1), n)` is given numbers.
+            numbers = any(_is_count(other) for other in given)
+            holding = operation.only_tensor_params if numbers else operation.tensor_params
+            if operation.params[position] in holding:
                 found.add(name)
         for keyword in node.keywords if not strict else ():
             if isinstance(keyword.value, ast.Name) and keyword.arg in operation.tensor_params:
