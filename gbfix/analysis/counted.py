@@ -9,6 +9,7 @@ import ast
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.values import Kind
 
 _COUNTED = frozenset(
     "narrow select view reshape repeat tile expand unflatten roll split chunk topk kthvalue tril triu "
@@ -38,7 +39,25 @@ def counted(call: ast.Call, analysis: Analysis) -> list[ast.expr]:
             known.add(param.name)
     given = [a for a, known in zip(call.args, names, strict=True) if known and known <= _COUNTS]
     given += [k.value for k in call.keywords if k.arg in _COUNTS]
-    return [e for g in given for e in (g.elts if isinstance(g, (ast.Tuple, ast.List)) else [g])]
+    parts = [e for g in given for e in (g.elts if isinstance(g, (ast.Tuple, ast.List)) else [g])]
+    return [part for part in parts if not _is_constant(part, analysis)]
+
+
+def _is_constant(node: ast.expr, analysis: Analysis) -> bool:
+    """A tensor of one number that Dynamo knows: `torch.div(x.size(1), 2)`, `torch.tensor(3) + 1`."""
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right)
+        return all(_is_constant(s, analysis) or _is_number(s, analysis) for s in sides)
+    function = analysis.values.get(node.func) if isinstance(node, ast.Call) else None
+    name = function.reference if function is not None else None
+    if not isinstance(node, ast.Call) or name is None or not name.startswith("torch."):
+        return False
+    return bool(node.args) and all(_is_number(a, analysis) for a in node.args)
+
+
+def _is_number(node: ast.expr, analysis: Analysis) -> bool:
+    value = analysis.values.get(node)
+    return value is not None and value.only(Kind.STATIC)
 
 
 def _operation(call: ast.Call, analysis: Analysis) -> torch_table.Operation | None:
