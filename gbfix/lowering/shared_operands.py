@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.conditions import Refused
 from gbfix.analysis.definitions import Definitions, definitions_of
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.flow import Analysis
@@ -41,9 +42,18 @@ def _is_left_alone(name: str, branch: Branch) -> bool:
 def copies_needed(
     nodes: Iterable[ast.AST], more: Iterable[str], at: ast.stmt, analysis: Analysis
 ) -> tuple[str, ...]:
-    """Of what code reads, and of `more` names that it is handed, all but one of each storage."""
+    """Of what code reads, and of `more` names that it is handed, all but one of each storage.
+
+    Raises:
+        Refused: where it reads a sequence of views of one tensor, each of which would be an input.
+    """
     origins = _Origins(analysis)
-    more = list(more)
+    more, nodes = list(more), list(nodes)
+    for name in _sequences(nodes, at, analysis):
+        if origins.holds_views(name, at):
+            raise Refused(
+                "shared-views", f"`{name}` holds views of one tensor, which arms cannot share"
+            )
     handed = set(more)
     names = dict.fromkeys([*_read(nodes, at, analysis), *more])
     found: list[str] = []
@@ -82,6 +92,16 @@ def _read(nodes: Iterable[ast.AST], at: ast.stmt, analysis: Analysis) -> Iterato
                 yield name
 
 
+def _sequences(nodes: Iterable[ast.AST], at: ast.stmt, analysis: Analysis) -> Iterator[str]:
+    """Names of sequences from before a branch that are read."""
+    environment = analysis.before.get(at, {})
+    for node in (n for top in nodes for n in walk(top)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            known = environment.get(node.id)
+            if known is not None and known.kinds & Kind.OBJECT:
+                yield node.id
+
+
 @dataclass
 class _Origins:
     """Where the tensors of a function come from: which object a name holds, and of which storage."""
@@ -96,6 +116,16 @@ class _Origins:
     def before(self, name: str, at: ast.stmt) -> tuple[frozenset[Key], frozenset[Key]]:
         """The objects that a name may hold before a statement, and their storages."""
         return self._of(name, at, frozenset())
+
+    def holds_views(self, name: str, at: ast.AST) -> bool:
+        """Whether a name may hold what an operation made of one tensor, as `x.split(2)` is."""
+        for store in self._reaching(name, at):
+            if store is None or store not in self.definitions.module.parents:
+                continue
+            value = getattr(self._statement(store), "value", None)
+            if isinstance(value, ast.Call) and self._splits(value):
+                return not isinstance(value.func, ast.Attribute) or self._of_torch(value.func)
+        return False
 
     def _of(
         self, name: str, at: ast.AST, above: frozenset[ast.AST]
@@ -178,6 +208,11 @@ class _Origins:
             return None
         root = shared_root(value, self.analysis, frozenset())
         return (root, False) if root else None
+
+    def _of_torch(self, function: ast.Attribute) -> bool:
+        """Whether a method is one of a tensor, and no `text.split(".")`."""
+        receiver = self.analysis.values.get(function.value)
+        return receiver is not None and bool(receiver.kinds & (Kind.TENSOR | Kind.REFERENCE))
 
     def _splits(self, call: ast.Call) -> bool:
         """Whether an operation of torch gives views of its first operand."""
