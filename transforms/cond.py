@@ -60,6 +60,7 @@ from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expr
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
 from gbfix.lowering.functions import carried_names, function_body
 from gbfix.lowering.gradients import Flow, attribute_flow, gradients_are_off, reads_gradients
+from gbfix.lowering.gradients_apart import with_gradients_apart
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects, stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.layouts import check_layouts, check_types
@@ -183,6 +184,7 @@ def _straight(
     ]
     safety, reason = _safety(values, sources, roots, branch, context)
     detached = _detached(branch, values, context)
+    apart = with_gradients_apart(branch, values, detached, context)
 
     copies = shared_operands(branch, operands, analysis)
     everything = (*operands, *(c for c in copies if c not in operands))
@@ -190,6 +192,7 @@ def _straight(
     def write(nested: bool) -> str:
         writer = _writer(branch, everything, torch, context, nested=nested)
         writer.free, writer.detached = dict(writer.renamed), detached
+        writer.apart = apart
         writer.copied = frozenset(copies)
         return writer.cond(predicate, arms, clones)
 
@@ -250,6 +253,7 @@ def _functions(
     sources = [tensor_sources(a.statements, analysis) for a in branch.arms]
     safety, reason = _safety(pairs, sources, roots, branch, context)
     detached = _detached(branch, pairs, context)
+    apart = with_gradients_apart(branch, pairs, detached, context)
     attributes = {o.name: o.local for o in branch.outputs if o.is_attribute}
     changes = Changes(
         names=attributes,
@@ -262,6 +266,7 @@ def _functions(
     def write(nested: bool) -> str:
         writer = _writer(branch, everything, torch, context, nested=nested)
         writer.free, writer.detached = dict(writer.renamed), detached
+        writer.apart = apart
         writer.renamed = {
             o: attributes.get(o, writer.renamed.get(o, o)) if "." in o else o for o in everything
         }

@@ -45,6 +45,7 @@ class Writer:
     operands: tuple[str, ...] = ()
     renamed: dict[str, str] = field(default_factory=dict)
     detached: frozenset[str] = frozenset()
+    apart: frozenset[str] = frozenset()
     free: dict[str, str] = field(default_factory=dict)
     copied: frozenset[str] = frozenset()
     sums: Sequence[Replacement] = ()
@@ -102,6 +103,8 @@ class Writer:
             tail = ".detach()" if output.name in detached else ""
             if output.call is None and not output.place and not tail:
                 names.append(output.name)
+                if output.name in self.apart:
+                    stores.append(f"{output.name} = {output.name} * 1  # a gradient of its own")
                 continue
             local = self.free.get(output.name) or self.context.names.take(output.local)
             names.append(local)
