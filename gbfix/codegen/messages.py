@@ -1,16 +1,21 @@
 """The message of an assertion inside a graph: a constant string, from whatever the code would say.
 
 A graph can hold no formatted values, so what an f-string or a `%` would insert is named in the text
-instead: `f"got {x.min()}"` says `got {x.min()}`. Knows messages, nothing of checks.
+instead: `f"got {x.min()}"` says `got <x.min()>`. Knows messages, nothing of checks.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.flow import Analysis
 from gbfix.codegen.view import View
+
+# Places of a format that are filled in order.
+_BRACES = re.compile(r"\{(?::[^{}]*)?\}")
+_PERCENT = re.compile(r"%[-+ #0-9.]*[a-zA-Z]")
 
 
 def assertion_message(
@@ -69,7 +74,7 @@ def _is_local(name: ast.Name, analysis: Analysis) -> bool:
 
 
 def _parts(node: ast.expr) -> str | None:
-    """The text of a string expression with `{...}` where values would stand."""
+    """The text of a string expression with `<...>` where values would stand."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
@@ -78,20 +83,31 @@ def _parts(node: ast.expr) -> str | None:
             if isinstance(part, ast.Constant):
                 texts.append(str(part.value))
             elif isinstance(part, ast.FormattedValue):
-                texts.append("{" + ast.unparse(part.value) + "}")
+                texts.append(f"<{ast.unparse(part.value)}>")
         return "".join(texts)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = _parts(node.left), _parts(node.right)
         return None if left is None or right is None else left + right
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-        return _parts(node.left)
+        return _filled(_parts(node.left), node.right, _PERCENT)
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "format"
     ):
-        return _parts(node.func.value)
+        return _filled(_parts(node.func.value), ast.Tuple(node.args), _BRACES)
     return None
+
+
+def _filled(text: str | None, given: ast.expr, places: re.Pattern[str]) -> str | None:
+    """A format with the text of each value in its place, where each has one."""
+    if text is None:
+        return None
+    values = list(given.elts) if isinstance(given, ast.Tuple) else [given]
+    if len(places.findall(text)) != len(values):
+        return text
+    texts = iter(f"<{ast.unparse(value)}>" for value in values)
+    return places.sub(lambda _: next(texts), text)
 
 
 def _quoted(text: str, quote: str) -> str:
