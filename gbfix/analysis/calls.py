@@ -91,6 +91,8 @@ def operation_result(
     if word.startswith("tensors:"):
         count = int(word.split(":")[1])
         items = [tensor(unshared=not operation.alias) for _ in range(count)]
+        if operation.last_name == "sort" and arguments and arguments[0].tensor:
+            items = [replace(item, shape=arguments[0].shape) for item in items]
         if count == 2 and operation.last_name in _VALUES_AND_INDICES:
             items[1] = replace(items[1], integer=True)
             if arguments and arguments[0].floating:

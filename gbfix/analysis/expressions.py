@@ -202,7 +202,8 @@ class Expressions:
         index = self.evaluate(node.slice)
         if base.tensor:
             plain = index.only(Kind.STATIC | Kind.NONE | Kind.OBJECT)
-            return tensor(floating=base.floating, boolean=base.boolean, unshared=not plain)
+            made = tensor(floating=base.floating, boolean=base.boolean, unshared=not plain)
+            return replace(made, integer=True) if base.integer else made
         if base.fields is not None and isinstance(node.slice, ast.Constant):
             key = node.slice.value
             held = next((v for name, v in base.fields if name == key), None)
