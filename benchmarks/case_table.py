@@ -205,7 +205,7 @@ def rows(options: argparse.Namespace) -> Iterator[Row]:
         config=options.config,
         fix_with=tuple(options.fix_with),
     )
-    how = Options("eager", both_dynamic=False, fullgraph_before=False, shrink_seconds=0)
+    how = Options("aot_eager", both_dynamic=False, fullgraph_before=False, shrink_seconds=0)
     with Workers() as workers:
         for path in cases(options.folder, options.names):
             if path.is_dir():

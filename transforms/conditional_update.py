@@ -7,30 +7,34 @@ only update are written out.
 
 Before:
 
-    def step(parameters: list[torch.Tensor], gradients: list[torch.Tensor], found_inf: torch.Tensor):
+    def step(parameters: list[torch.Tensor], changes: list[torch.Tensor], found_inf: torch.Tensor):
         if not found_inf.any():
-            for p, g in zip(parameters, gradients):
+            for p, g in zip(parameters, changes):
                 p.sub_(0.1 * g)
         return parameters
 
 After:
 
-    def step(parameters: list[torch.Tensor], gradients: list[torch.Tensor], found_inf: torch.Tensor):
-        if torch.compiler.is_compiling():
+    def step(parameters: list[torch.Tensor], changes: list[torch.Tensor], found_inf: torch.Tensor):
+        if (
+            torch.compiler.is_compiling()
+            and not (torch.is_grad_enabled() and any(t.requires_grad for t in (*parameters, *changes)))
+        ):
             holds = ~found_inf.any()
-            for p, g in zip(parameters, gradients):
+            for p, g in zip(parameters, changes):
                 p.copy_(torch.where(holds, p.sub(0.1 * g), p))
         elif not found_inf.any():
-            for p, g in zip(parameters, gradients):
+            for p, g in zip(parameters, changes):
                 p.sub_(0.1 * g)
         return parameters
 
 The work of the update is done every time, as in the fused optimizers of torch. An update that could
 not have been made raises when compiled even where the test does not hold, and so does one of a leaf
 that requires a gradient; a NaN in an update that is not stored can reach a gradient. So the fix asks
-for a review. What changes Python state, calls an optimizer, or may fail on some data is left alone; so
-is a flag that an arm sets, unless nothing in the project reads it and `--unsafe` is given. Where it is
-not proven that a tensor decides, the compiled path asks for one.
+for a review. Where an object would keep the graph of a call, and for lists of tensors, the compiled
+path is only taken if no gradient passes. What changes Python state, calls an optimizer, or may fail on
+some data is left alone; so is a flag that an arm sets, unless nothing in the project reads it and
+`--unsafe` is given. Where it is not proven that a tensor decides, the compiled path asks for one.
 """
 
 from __future__ import annotations
@@ -47,6 +51,7 @@ from gbfix.codegen.predicates import Renderer, single
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
+from gbfix.lowering.conditional.gradient_guards import gradient_guard
 from gbfix.lowering.conditional.steps import MaskedSteps
 from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.placement import compiled_block, width_for
@@ -55,6 +60,7 @@ from gbfix.lowering.stores import has_value_form
 from gbfix.lowering.views import block_of, is_elif
 
 _REASON = "every update is computed, and stored only where the test holds"
+_ASKED = ", and no gradient passes"
 _GRADIENTS = "; gradients through one that is not stored are zero, or NaN, instead of None"
 
 
@@ -93,12 +99,21 @@ def propose(site: BreakSite, context: Context) -> Fix:
     width = width_for(context, node)
     text = "\n".join(_fitted([f"{holds} = {condition}", *lines], width, context.unit))
     join = "" if leaving or is_elif(node, context.info.module) else "el"
-    edit = compiled_block(node, text, torch, parts.guards, context, join=join)
     safety, reason = Safety.REVIEW, _REASON
+    test = ""
     if not gradients_are_off(node, context.info):
+        # Tensors that are handed over by themselves may be told zeros.
+        lists = not written.kept
+        every = False
+        if not leaving:
+            test, every = gradient_guard(anew, torch, context, only_lists=lists)
         reason = f"{_REASON}{_GRADIENTS}"
-        if written.kept:
-            safety, reason = Safety.UNSAFE, stale_reason(written.kept[0])
+        if written.kept and test and every:
+            reason = f"{_REASON}{_ASKED}"
+        elif written.kept:
+            safety, reason, test = Safety.UNSAFE, stale_reason(written.kept[0]), ""
+    tests = [test] if test else []
+    edit = compiled_block(node, text, torch, parts.guards, context, join=join, tests=tests)
     if written.unset:
         unread = (
             f"`{written.unset[0]}`, which nothing in the project reads, is not set when compiled"

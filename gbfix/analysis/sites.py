@@ -181,6 +181,8 @@ def _condition_site(
     what = "this `if`"
     if _is_beside_compiled(owner, analysis, facts) or _is_for_other_types(owner, analysis):
         return None
+    if _is_for_gradients(owner, analysis, facts):
+        return None
     if isinstance(owner, ast.If):
         if _exits_loop(owner, analysis):
             diagnosis, what = LOOP_EXIT, "whether the loop goes on"
@@ -233,6 +235,25 @@ def _is_beside_compiled(owner: ast.AST, analysis: Analysis, facts: Facts) -> boo
         if isinstance(t, ast.Call)
     ]
     return outer.orelse == [loop] and isinstance(outer.test.op, ast.And) and any(asks)
+
+
+def _is_for_gradients(owner: ast.AST, analysis: Analysis, facts: Facts) -> bool:
+    """Whether a branch is what is left, where gradients pass, beside a compiled path of its own."""
+    above = analysis.info.module.parents.get(owner)
+    if not isinstance(above, ast.If) or above.orelse != [owner]:
+        return False
+    tests = above.test.values if isinstance(above.test, ast.BoolOp) else []
+    if not isinstance(getattr(above.test, "op", None), ast.And) or not any(
+        isinstance(t, ast.Call)
+        and (value := analysis.values.get(t.func)) is not None
+        and facts.asks_compiling(value.reference)
+        for t in tests
+    ):
+        return False
+    return any(
+        isinstance(t, ast.UnaryOp) and isinstance(t.op, ast.Not) and "requires_grad" in ast.dump(t)
+        for t in tests
+    )
 
 
 def _is_for_other_types(owner: ast.AST, analysis: Analysis) -> bool:

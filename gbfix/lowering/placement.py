@@ -76,8 +76,11 @@ def compiled_block(
     context: Context,
     *,
     join: str = "",
+    tests: Sequence[str] = (),
 ) -> Edit:
     """An edit that puts a compiled path before an `if` or `elif`; `join` comes right before it.
+
+    `tests` are further conditions of the compiled path, decided while tracing.
 
     Raises:
         Refused: if the `if` does not start its line.
@@ -89,7 +92,7 @@ def compiled_block(
     keyword = "elif" if is_elif(node, context.info.module) else "if"
     head = layout.header(
         keyword,
-        operands(view, torch, guards),
+        [*operands(view, torch, guards), *tests],
         width=width_for(context, node, nested=False),
         unit=context.unit,
     )
