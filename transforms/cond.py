@@ -55,7 +55,7 @@ from gbfix.lowering.aliases import (
 )
 from gbfix.lowering.arm_values import check_kept
 from gbfix.lowering.branch import Branch, find_branch
-from gbfix.lowering.dense_gradients import Replacement, dense_sums
+from gbfix.lowering.dense_gradients import Replacement, dense_parts, dense_sums
 from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression, selected
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
 from gbfix.lowering.functions import carried_names, function_body
@@ -139,6 +139,7 @@ def _replaced(branch: Branch, context: Context) -> list[Replacement]:
         if not gradients_are_off(branch.node, context.info):
             own = own_names(arm.statements, analysis)
             found += dense_sums(arm.statements, own, analysis, view)
+            found += dense_parts(arm.statements, own, analysis, view)
     return found
 
 

@@ -13,6 +13,7 @@ from gbfix.codegen import layout
 
 _SYMBOLS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|",
+    ast.MatMult: "@",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.blocks import Changes, copy_statements
 from gbfix.codegen.expressions import flat
+from gbfix.codegen.fitting import fitted
 from gbfix.codegen.predicates import Rendered
 from gbfix.fixes import Context
 from gbfix.lowering.branch import Branch, Output
@@ -104,7 +105,7 @@ class Writer:
             if output.call is None and not output.place and not tail:
                 names.append(output.name)
                 if output.name in self.apart:
-                    stores.append(f"{output.name} = {output.name} * 1  # a gradient of its own")
+                    stores.append(f"{output.name} = {_apart(output.name)}  # a gradient of its own")
                 continue
             local = self.free.get(output.name) or self.context.names.take(output.local)
             names.append(local)
@@ -231,7 +232,7 @@ class Writer:
                 names.append(short)
                 continue
             text = copy_statements(self.context.view, body, changes, self.unit) if body else ""
-            text = with_dense_sums(text, self.sums)
+            text = self._replaced(text)
             value = result[1:-1] if len(results) > 1 else result
             functions.append(self._function(name, parameters, f"{text}return {value}"))
             names.append(name)
@@ -239,6 +240,19 @@ class Writer:
         ready = self._preparation()
         top = [ready] if ready else []
         return "\n\n".join([*top, *functions, "\n".join([call, *stores])])
+
+    def _replaced(self, text: str) -> str:
+        """Statements with sums and parts replaced; a line that grew too long for that is broken."""
+        width = self.width - len(self.unit)
+        lines: list[str] = []
+        before = text.split("\n")
+        after = with_dense_sums(text, self.sums).split("\n")
+        for line in after:
+            start = line[: len(line) - len(line.lstrip())]
+            if line not in before and len(line) > width:
+                line = layout.indent(fitted(line.lstrip(), width - len(start), self.unit), start)
+            lines.append(line)
+        return "\n".join(lines)
 
     def _function_names(self) -> tuple[str, str]:
         if not hasattr(self, "_names"):
@@ -248,6 +262,13 @@ class Writer:
 
     def _head(self) -> tuple[str, list[str], str]:
         """What stands before the arguments of the call, what follows the call, and after them."""
+        if self.branch.returns and self.apart:
+            count = len(getattr(self.branch.arms[0].returned, "elts", ()))
+            results = [self.context.names.take("result") for _ in range(count)]
+            given = [_apart(n) if str(i) in self.apart else n for i, n in enumerate(results)]
+            comment = "# With gradients of their own:\n"
+            back = f"{comment}return {', '.join(given)}"
+            return f"{', '.join(results)} = {self.torch}.cond", [back], ""
         if self.branch.returns:
             return f"{self._giving()}{self.torch}.cond", [], ""
         leaves = [self.branch.leaves] if self.branch.leaves else []
@@ -304,3 +325,8 @@ class Writer:
             comma = "," if len(operands) == 1 else ""
             arguments = [*arguments, f"({', '.join(operands)}{comma})"]
         return layout.call(head, arguments, width=self.width, unit=self.unit, tail=tail)
+
+
+def _apart(name: str) -> str:
+    """A result whose gradient is no other's, where it has one."""
+    return f"{name} * 1 if {name}.requires_grad else {name}"

@@ -27,23 +27,35 @@ def with_gradients_apart(
 ) -> frozenset[str]:
     """Names of results that are to be multiplied by one: all but one of those that need it.
 
-    `values` holds what each result is in both arms; what is not proven to be floating is left as it
-    is, since a boolean would become a number.
+    `values` holds what each result is in both arms. Results that a function returns have no names: they
+    go by their places, `0`, `1` and so on.
     """
-    if branch.returns or gradients_are_off(branch.node, context.info):
+    if gradients_are_off(branch.node, context.info) or branch.stored:
         return frozenset()
     statements = [s for arm in branch.arms for s in arm.statements]
     if not reads_gradients(statements, context.analysis, context.facts):
         return frozenset()
+    passing = [not any(v.boolean or v.integer for v in pair) for pair in values]
+    if branch.returns:
+        found = [str(place) for place, passes in enumerate(passing) if passes]
+        whole = all(_is_plain(arm.returned) for arm in branch.arms)
+        return frozenset(found[1:]) if whole and len(values) > 1 else frozenset()
     found = [
         output.name
-        for output, pair in zip(branch.outputs, values, strict=True)
-        if all(value.floating for value in pair)
+        for output, passes in zip(branch.outputs, passing, strict=True)
+        if passes
         and output.name not in detached
         and not output.is_attribute
         and not _is_scaled(output.name, branch, context)
     ]
     return frozenset(found[1:])
+
+
+def _is_plain(returned: ast.expr | None) -> bool:
+    """Whether a tuple of values is returned, each written there."""
+    return isinstance(returned, ast.Tuple) and not any(
+        isinstance(e, ast.Starred) for e in returned.elts
+    )
 
 
 def _is_scaled(name: str, branch: Branch, context: Context) -> bool:
