@@ -40,7 +40,7 @@ class Browser:
     def open(self, path: Path, fragment: str = "") -> None:
         self.driver.get("about:blank")
         self.driver.get(path.as_uri() + fragment)
-        assert self.run("return document.documentElement.dataset.ready") == "true"
+        self.wait("document.documentElement.dataset.ready === 'true'")
 
     def run(self, script: str, *arguments: Any) -> Any:
         return self.driver.execute_script(script, *arguments)
