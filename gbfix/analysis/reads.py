@@ -244,7 +244,7 @@ def needs_integer(node: ast.expr, analysis: Analysis) -> bool:
     """Whether a tensor stands where an integer is taken from it."""
     module = analysis.info.module
     call = _call_of(node, analysis)
-    if call is not None and node in counted(call, analysis):
+    if call is not None and node in counted(call, analysis) and not _of_given(node, analysis):
         return True
     parent = module.parents.get(node)
     if isinstance(parent, ast.Slice):
@@ -266,6 +266,20 @@ def needs_integer(node: ast.expr, analysis: Analysis) -> bool:
 def _goes_over(loop: ast.For, name: str) -> bool:
     """Whether a loop binds a name, alone, to each element of what it goes over."""
     return isinstance(loop.target, ast.Name) and loop.target.id == name
+
+
+def _of_given(node: ast.expr, analysis: Analysis) -> bool:
+    """Whether a loop over a parameter gives a size: lists of sizes are often annotated as tensors."""
+    function = analysis.info.node
+    if not isinstance(node, ast.Name):
+        return False
+    given = {a.arg for a in walk(function.args) if isinstance(a, ast.arg)}
+    return any(
+        any(isinstance(t, ast.Name) and t.id == node.id for t in walk(loop.target))
+        and any(isinstance(n, ast.Name) and n.id in given for n in walk(loop.iter))
+        for loop in walk(function)
+        if isinstance(loop, (ast.For, ast.comprehension))
+    )
 
 
 def _tested(analysis: Analysis) -> set[ast.AST]:
