@@ -7,6 +7,7 @@ only update are written out.
 
 Before:
 
+    @torch.no_grad()
     def step(parameters: list[torch.Tensor], changes: list[torch.Tensor], found_inf: torch.Tensor):
         if not found_inf.any():
             for p, g in zip(parameters, changes):
@@ -15,11 +16,9 @@ Before:
 
 After:
 
+    @torch.no_grad()
     def step(parameters: list[torch.Tensor], changes: list[torch.Tensor], found_inf: torch.Tensor):
-        if (
-            torch.compiler.is_compiling()
-            and not (torch.is_grad_enabled() and any(t.requires_grad for t in (*parameters, *changes)))
-        ):
+        if torch.compiler.is_compiling():
             holds = ~found_inf.any()
             for p, g in zip(parameters, changes):
                 p.copy_(torch.where(holds, p.sub(0.1 * g), p))
