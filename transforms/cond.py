@@ -126,7 +126,9 @@ def _writer(
         if "." in operand:
             renamed[operand] = context.names.take(operand.rsplit(".", 1)[1])
     width = width_for(context, branch.node, nested=nested)
-    return Writer(context, branch, torch, width, operands, renamed, sums=_replaced(branch, context))
+    return Writer(
+        context, branch, torch, width, operands, renamed, replacements=_replaced(branch, context)
+    )
 
 
 def _replaced(branch: Branch, context: Context) -> list[Replacement]:

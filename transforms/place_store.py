@@ -38,6 +38,7 @@ import ast
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.ranks import Ranks
+from gbfix.analysis.reads import indices
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import loops_around
 from gbfix.analysis.values import Kind
@@ -120,7 +121,7 @@ def _statements(selected: ast.Subscript, statement: ast.stmt, context: Context) 
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         raise NotApplicable("not-a-store", "the places are not the index of a store")
     target = statement.targets[0]
-    if isinstance(target, ast.Subscript) and _last(target) is selected:
+    if isinstance(target, ast.Subscript) and indices(target)[-1] is selected:
         return [statement]
     if not isinstance(target, ast.Name) or statement.value is not selected:
         raise NotApplicable("not-a-store", "the places are not the index of a store")
@@ -132,7 +133,7 @@ def _statements(selected: ast.Subscript, statement: ast.stmt, context: Context) 
         if not isinstance(store, ast.Assign) or len(store.targets) != 1:
             continue
         place = store.targets[0]
-        last = _last(place) if isinstance(place, ast.Subscript) else None
+        last = indices(place)[-1] if isinstance(place, ast.Subscript) else None
         if isinstance(last, ast.Name) and last.id == target.id:
             after = [u for u in definitions.loads.get(target.id, []) if u is not last]
             if any(_reads(u, statement, context) for u in after):
@@ -152,16 +153,12 @@ def _reads(use: ast.Name, statement: ast.stmt, context: Context) -> bool:
     return use.lineno > statement.lineno and not between
 
 
-def _last(target: ast.Subscript) -> ast.expr:
-    return target.slice.elts[-1] if isinstance(target.slice, ast.Tuple) else target.slice
-
-
 def _base(target: ast.Subscript, context: Context) -> str:
     """The tensor, or the row of it, whose places are stored to."""
     text = operand(context.view, target.value)
-    if not isinstance(target.slice, ast.Tuple):
+    before = indices(target)[:-1]
+    if not before:
         return text
-    before = target.slice.elts[:-1]
     values = [context.analysis.values.get(e) for e in before]
     if any(isinstance(e, ast.Slice) for e in before) or not all(
         v is not None and v.only(Kind.STATIC) for v in values

@@ -221,8 +221,7 @@ def _rank(node: ast.expr, analysis: Analysis) -> int | None:
 def _is_computed(node: ast.expr, analysis: Analysis) -> bool:
     """Whether a tensor is the result of an operation of the function."""
     if isinstance(node, ast.Name):
-        arguments = walk(analysis.info.node.args)
-        if any(isinstance(a, ast.arg) and a.arg == node.id for a in arguments):
+        if node.id in _parameters(analysis):
             return False
         if any(_goes_over(loop, node.id) for loop in of_kind(analysis.info.node, ast.For)):
             return True
@@ -263,6 +262,10 @@ def needs_integer(node: ast.expr, analysis: Analysis) -> bool:
     return False
 
 
+def _parameters(analysis: Analysis) -> set[str]:
+    return {a.arg for a in walk(analysis.info.node.args) if isinstance(a, ast.arg)}
+
+
 def _goes_over(loop: ast.For, name: str) -> bool:
     """Whether a loop binds a name, alone, to each element of what it goes over."""
     return isinstance(loop.target, ast.Name) and loop.target.id == name
@@ -273,7 +276,7 @@ def _of_given(node: ast.expr, analysis: Analysis) -> bool:
     function = analysis.info.node
     if not isinstance(node, ast.Name):
         return False
-    given = {a.arg for a in walk(function.args) if isinstance(a, ast.arg)}
+    given = _parameters(analysis)
     return any(
         any(isinstance(t, ast.Name) and t.id == node.id for t in walk(loop.target))
         and any(isinstance(n, ast.Name) and n.id in given for n in walk(loop.iter))

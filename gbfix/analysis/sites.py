@@ -227,14 +227,21 @@ def _is_beside_compiled(owner: ast.AST, analysis: Analysis, facts: Facts) -> boo
     parents = analysis.info.module.parents
     loop = parents.get(owner) if isinstance(owner, ast.If) else owner
     outer = parents.get(loop) if isinstance(loop, (ast.For, ast.While)) else None
-    if not isinstance(outer, ast.If) or not isinstance(outer.test, ast.BoolOp):
+    if not isinstance(outer, ast.If):
         return False
+    return outer.orelse == [loop] and bool(_beside_compiling(outer.test, analysis, facts))
+
+
+def _beside_compiling(test: ast.expr, analysis: Analysis, facts: Facts) -> list[ast.expr]:
+    """The operands of `compiling and a and b`; none of a test that asks for something else."""
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
+        return []
     asks = [
         (value := analysis.values.get(t.func)) is not None and facts.asks_compiling(value.reference)
-        for t in outer.test.values
+        for t in test.values
         if isinstance(t, ast.Call)
     ]
-    return outer.orelse == [loop] and isinstance(outer.test.op, ast.And) and any(asks)
+    return test.values if any(asks) else []
 
 
 def _is_for_gradients(owner: ast.AST, analysis: Analysis, facts: Facts) -> bool:
@@ -242,17 +249,9 @@ def _is_for_gradients(owner: ast.AST, analysis: Analysis, facts: Facts) -> bool:
     above = analysis.info.module.parents.get(owner)
     if not isinstance(above, ast.If) or above.orelse != [owner]:
         return False
-    tests = above.test.values if isinstance(above.test, ast.BoolOp) else []
-    if not isinstance(getattr(above.test, "op", None), ast.And) or not any(
-        isinstance(t, ast.Call)
-        and (value := analysis.values.get(t.func)) is not None
-        and facts.asks_compiling(value.reference)
-        for t in tests
-    ):
-        return False
     return any(
         isinstance(t, ast.UnaryOp) and isinstance(t.op, ast.Not) and "requires_grad" in ast.dump(t)
-        for t in tests
+        for t in _beside_compiling(above.test, analysis, facts)
     )
 
 

@@ -114,8 +114,8 @@ def _counts(node: ast.expr) -> bool:
     )
 
 
-def with_dense_sums(text: str, replacements: Iterable[Replacement]) -> str:
-    """A text with the sums in it replaced."""
+def with_replacements(text: str, replacements: Iterable[Replacement]) -> str:
+    """A text with some expressions in it replaced."""
     for pattern, new in replacements:
         text = pattern.sub(lambda _, new=new: new, text)  # type: ignore[misc]
     return text

@@ -23,7 +23,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
 from gbfix.lowering.arm_values import given_tensor, held_before
-from gbfix.lowering.dense_gradients import dense_sums, with_dense_sums
+from gbfix.lowering.dense_gradients import dense_sums, with_replacements
 from gbfix.lowering.doubling import in_compiled_path
 from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.hazards import check_random
@@ -128,10 +128,10 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
         a, b = (_cloned(n, t, context) for n, t in zip(values, (a, b), strict=True))
         check_places(selection.test, values, analysis)
         elements = element_reads(values, analysis, context.facts, context.view, asked)
-        a, b = (with_dense_sums(text, elements) for text in (a, b))
+        a, b = (with_replacements(text, elements) for text in (a, b))
         if not gradients_are_off(statement, context.info):
             sums = dense_sums(values, frozenset(), analysis, context.view)
-            a, b = (with_dense_sums(text, sums) for text in (a, b))
+            a, b = (with_replacements(text, sums) for text in (a, b))
         copies = [c for c in copies_needed(values, (), statement, analysis) if "." not in c]
         head = f"lambda {', '.join(copies)}" if copies else "lambda"
         arguments = [predicate.text, f"{head}: {a}", f"{head}: {b}"]

@@ -19,7 +19,7 @@ from gbfix.codegen.fitting import fitted
 from gbfix.codegen.predicates import Rendered
 from gbfix.fixes import Context
 from gbfix.lowering.branch import Branch, Output
-from gbfix.lowering.dense_gradients import Replacement, with_dense_sums
+from gbfix.lowering.dense_gradients import Replacement, with_replacements
 from gbfix.lowering.reads import spared_read
 from gbfix.lowering.results import Result, Straight
 from gbfix.lowering.stores import value_text
@@ -36,7 +36,8 @@ class Writer:
 
     `detached` names the attributes that `torch.cond` decides and that take no part in gradients: its
     results require one if anything it reads does, and kept, they would hold on to the graph. `copied`
-    names the operands that are handed in as copies, `sums` what is written for sums in an arm.
+    names the operands that are handed in as copies, `replacements` what is written for some
+    expressions of an arm.
     """
 
     context: Context
@@ -49,7 +50,7 @@ class Writer:
     apart: frozenset[str] = frozenset()
     free: dict[str, str] = field(default_factory=dict)
     copied: frozenset[str] = frozenset()
-    sums: Sequence[Replacement] = ()
+    replacements: Sequence[Replacement] = ()
 
     @property
     def unit(self) -> str:
@@ -80,7 +81,7 @@ class Writer:
             if tensor is not None and isinstance(inner, ast.Call):
                 single = "" if analysis.values[tensor].zero_dim else ".reshape(())"
                 text = text.replace(flat(view, inner), f"{flat(view, tensor)}.detach(){single}")
-        return with_dense_sums(text, self.sums)
+        return with_replacements(text, self.replacements)
 
     def cloned(self, result: Result, contiguous: bool = False) -> str:
         """A result copied, so that it shares no storage; contiguous where the other arm's is."""
@@ -226,7 +227,7 @@ class Writer:
         head, stores, tail = self._head()
         colon = f" {', '.join(parameters)}:" if parameters else ":"
         for name, body, results in zip(self._function_names(), bodies, returned, strict=True):
-            result = with_dense_sums(self._tuple(results), self.sums)
+            result = with_replacements(self._tuple(results), self.replacements)
             short = f"lambda{colon} {result}"
             if not body and layout.fits(self.unit + short + ",", self.width):
                 names.append(short)
@@ -246,7 +247,7 @@ class Writer:
         width = self.width - len(self.unit)
         lines: list[str] = []
         before = text.split("\n")
-        after = with_dense_sums(text, self.sums).split("\n")
+        after = with_replacements(text, self.replacements).split("\n")
         for line in after:
             start = line[: len(line) - len(line.lstrip())]
             if line not in before and len(line) > width:

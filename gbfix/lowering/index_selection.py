@@ -75,21 +75,17 @@ class Selection:
     def _index(self, node: ast.expr, tensor: ast.expr) -> str:
         """The text of the tensor as a row of one index."""
         text = operand(self.view, tensor)
+        if node is tensor:  # the tensor itself is the index
+            return f"{text}.reshape(1)"
         value = self.context.analysis.values.get(tensor)
         reads_item = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-        read = node is not tensor
-        if (
-            read
-            and isinstance(node, ast.Call)
-            and not reads_item
-            and ast.unparse(node.func) != "int"
-        ):
+        if isinstance(node, ast.Call) and not reads_item and ast.unparse(node.func) != "int":
             raise NotApplicable("no-index", "the number is no index")
         if reads_item and value is not None and (value.boolean or value.floating):
             raise NotApplicable("no-index", "the number is no index")
         found = tensor.func if isinstance(tensor, ast.Call) else None
         known = value is not None and value.integer and not value.boolean
-        if node is tensor or known or (isinstance(found, ast.Attribute) and found.attr in _INDICES):
+        if known or (isinstance(found, ast.Attribute) and found.attr in _INDICES):
             return f"{text}.reshape(1)"
         return f"{text}.reshape(1).long()"
 

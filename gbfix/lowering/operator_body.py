@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import Refused
+from gbfix.analysis.parameters import declared
 from gbfix.analysis.project import BUILTINS
 from gbfix.fixes import Context
 from gbfix.lowering.operator_schema import TENSOR, constant_type, parameter_type
@@ -215,7 +216,7 @@ class _Body:
             own = next((a for a in arguments if a.arg == value.id), None)
             if own is None:
                 return None
-            kind = parameter_type(own, self.context) or _of_default(own, function.args)
+            kind = parameter_type(own, self.context) or _of_default(own, function)
             return None if kind == TENSOR else kind
         return constant_type(value)
 
@@ -251,14 +252,9 @@ class _Body:
                 yield from self._outermost(child)
 
 
-def _of_default(argument: ast.arg, arguments: ast.arguments) -> str | None:
+def _of_default(argument: ast.arg, function: ast.FunctionDef) -> str | None:
     """The type of a default; a whole number may stand for any other number."""
-    positional = [*arguments.posonlyargs, *arguments.args]
-    pairs = [
-        *zip(reversed(positional), reversed(arguments.defaults), strict=False),
-        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
-    ]
-    default = next((d for a, d in pairs if a is argument), None)
+    _, default = declared(function).get(argument.arg, (argument, None))
     kind = constant_type(default) if default is not None else None
     return kind if kind != "int" and argument.annotation is None else None
 
