@@ -40,7 +40,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from gbfix.analysis.conditions import NotApplicable
+from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
@@ -50,6 +50,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.called import is_only_called
 from gbfix.lowering.outside import calls_layers
+from gbfix.lowering.reached import is_always_reached
 from gbfix.python_diagnoses import DISABLED_FUNCTION
 from gbfix.source.text import Edit
 
@@ -67,6 +68,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
 
     Raises:
         NotApplicable: where the function has something to lose, or is not only called by others.
+        Refused: where a call may come to no break.
     """
     info, view = context.info, context.view
     node = info.node
@@ -81,6 +83,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
     reason = _reason(site, context)
     if not is_only_called(info, context.facts):
         raise NotApplicable("not-a-helper", f"`{node.name}` is not only called")
+    breaks = [s for s in context.sites if s.certain or not site.certain]
+    if not any(is_always_reached(s, context) for s in breaks):
+        raise Refused("not-always-reached", "many calls may pass without a break, in one graph")
     torch = context.torch(node.body[0])
     at = view.start(node)
     edit = Edit(at, at, f"@{torch}.compiler.disable\n{view.indent(node)}")

@@ -26,7 +26,8 @@ After:
 Where a branch stands under such a test, it has to be seen that both ways give the same values: the
 tensor itself, or a copy of it, and that neither is changed in place later. What is only raised for an
 address is not raised while compiling. `is_inference`, `is_pinned` and `is_shared` count as false while
-compiling.
+compiling. `torch.is_inference_mode_enabled()` does so only beside `not torch.is_grad_enabled()`, which
+it implies: elsewhere it chooses what is computed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ from gbfix.lowering.validations import SKIPS
 from gbfix.python_diagnoses import STORAGE_QUERY
 from gbfix.source.text import Edit
 
-_ORIGIN = frozenset({"is_inference", "is_pinned", "is_shared", "is_inference_mode_enabled"})
+_MODE = "is_inference_mode_enabled"
+_ORIGIN = frozenset({"is_inference", "is_pinned", "is_shared", _MODE})
 _SAME = "a tensor that would be copied because of its address is used as it is when compiled"
 _FALSE = "the question is taken to be answered with no in the compiled path"
 
@@ -81,6 +83,12 @@ def _origin(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:
     if not (conjunction or disjunction or tested or isinstance(parent, ast.Return)):
         raise Refused("value-used", "the answer is used for more than a test")
     owner = _decided(operand, parents)
+    if isinstance(call.func, ast.Attribute) and call.func.attr == _MODE:
+        raises = owner is not None and _raises(owner.body)
+        if not raises and not (disjunction and _asks_gradients(parent)):
+            raise Refused(
+                "mode-decides", "the answer chooses what is computed, in compiled code too"
+            )
     if owner is not None and any(_raises(arm) for arm in (owner.body, owner.orelse)):
         if parent is not owner or _raises(owner.orelse):
             raise Refused("raises", "the answer decides with others whether something is raised")
@@ -97,8 +105,33 @@ def _origin(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:
     start, end = context.view.start(operand), context.view.end(operand)
     edits: tuple[Edit, ...] = (Edit(start, start, text),)
     if loose:
-        edits = (Edit(start, start, f"({text}"), Edit(end, end, ")"))
+        indent = context.view.indent(statement)
+        line = context.view.source.line_text(statement.lineno)
+        inner, outer = f"\n{indent}{context.unit}", f"\n{indent}"
+        if layout.fits(f"{line}({text})", context.settings.line_length):
+            inner = outer = ""
+        edits = (Edit(start, start, f"({inner}{text}"), Edit(end, end, f"{outer})"))
     return Fix("memory", Safety.REVIEW, _FALSE, edits, context.needs_torch)
+
+
+def _asks_gradients(test: ast.AST) -> bool:
+    """Whether a test holds without gradients, as it then does in inference mode."""
+    assert isinstance(test, ast.BoolOp)
+    for operand in test.values:
+        if isinstance(operand, ast.UnaryOp) and isinstance(operand.op, ast.Not):
+            asked: ast.expr = operand.operand
+        elif isinstance(operand, ast.Compare) and len(operand.ops) == 1:
+            known = operand.comparators[0]
+            false = isinstance(known, ast.Constant) and known.value is False
+            if not false or not isinstance(operand.ops[0], (ast.Is, ast.Eq)):
+                continue
+            asked = operand.left
+        else:
+            continue
+        if isinstance(asked, ast.Call) and isinstance(asked.func, (ast.Name, ast.Attribute)):
+            if ast.unparse(asked.func).rpartition(".")[2] == "is_grad_enabled":
+                return True
+    return False
 
 
 def _decided(operand: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.If | None:

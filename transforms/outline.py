@@ -51,6 +51,7 @@ from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.beside import check_strings, name_beside
 from gbfix.lowering.bindings import defined
 from gbfix.lowering.outside import calls_functions, calls_layers
+from gbfix.lowering.reached import is_always_reached
 from gbfix.lowering.views import block_of, in_loop_of
 from gbfix.python_diagnoses import DISABLED_FUNCTION, SEEDING, SPARSE_TENSOR
 from gbfix.source.text import Edit
@@ -76,6 +77,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     _check_stays(statements, context)
     given, results = _interface(statements, context)
     _check_crossing(statements, given, results, context)
+    if not is_always_reached(site, context, within=statements[0]):
+        raise Refused("not-always-reached", "many calls may pass without a break, in one graph")
     edits = _edits(statements, given, results, context)
     return Fix("outline", Safety.REVIEW, reason, edits, context.needs_torch, last=True)
 

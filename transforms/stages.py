@@ -72,9 +72,10 @@ from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.called import is_only_called
+from gbfix.lowering.reached import is_always_reached
 from gbfix.lowering.stages.choosing import left_to_python
 from gbfix.lowering.stages.division import divide
-from gbfix.lowering.stages.gains import check_gain, is_always_reached, is_of_kind, is_worth
+from gbfix.lowering.stages.gains import check_gain, is_of_kind, is_worth
 from gbfix.lowering.stages.movable import check_movable
 from gbfix.lowering.stages.writing import edits_of
 
