@@ -41,6 +41,7 @@ from collections.abc import Callable, Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Value
 from gbfix.codegen.blocks import Changes
 from gbfix.codegen.predicates import Rendered, Renderer
@@ -54,7 +55,7 @@ from gbfix.lowering.aliases import (
     tensor_sources,
 )
 from gbfix.lowering.arm_values import check_kept
-from gbfix.lowering.branch import Branch, find_branch
+from gbfix.lowering.branch import Arm, Branch, find_branch
 from gbfix.lowering.dense_gradients import Replacement, dense_parts, dense_sums
 from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression, selected
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
@@ -65,6 +66,7 @@ from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects,
 from gbfix.lowering.inputs import check_in_place, check_stored
 from gbfix.lowering.layouts import check_layouts, check_types
 from gbfix.lowering.lost_stores import check_stores
+from gbfix.lowering.made_alike import Made, made_alike
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.places import check_places, element_reads
 from gbfix.lowering.results import Result, Straight, check_results, straighten
@@ -142,7 +144,24 @@ def _replaced(branch: Branch, context: Context) -> list[Replacement]:
             own = own_names(arm.statements, analysis)
             found += dense_sums(arm.statements, own, analysis, view)
             found += dense_parts(arm.statements, own, analysis, view)
-    return found
+    one, other = (_made(arm, branch) for arm in branch.arms)
+    return found + made_alike((one, other), branch.node.test, branch.node, analysis, view)
+
+
+def _made(arm: Arm, branch: Branch) -> Made:
+    """What an arm gives, as expressions where it names them at once."""
+    returned = arm.returned
+    if returned is not None:
+        elements = returned.elts if isinstance(returned, ast.Tuple) else [returned]
+        return Made(arm.statements, elements)
+    names = [o.name for o in branch.outputs]
+    bound: dict[str, ast.expr | None] = {}
+    for statement in arm.statements:
+        for node in walk(statement):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound[node.id] = statement.value if isinstance(statement, ast.Assign) else None
+    results = [value for n in names if (value := bound.get(n)) is not None]
+    return Made(arm.statements, results, [n for n in names if n not in bound])
 
 
 def _straight(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gbfix.analysis.conditions import Guard, Refused, data_kind, leaves, split
 from gbfix.analysis.effects import effects
-from gbfix.analysis.evaluate import dotted
+from gbfix.analysis.evaluate import Environment, dotted
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
@@ -23,11 +23,12 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
 from gbfix.lowering.arm_values import given_tensor, held_before
-from gbfix.lowering.dense_gradients import dense_sums, with_replacements
+from gbfix.lowering.dense_gradients import dense_parts, dense_sums, with_replacements
 from gbfix.lowering.doubling import in_compiled_path
 from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.hazards import check_random
 from gbfix.lowering.lost_stores import check_stores
+from gbfix.lowering.made_alike import Made, made_alike
 from gbfix.lowering.placement import (
     around,
     compiled_block,
@@ -130,8 +131,13 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
         elements = element_reads(values, analysis, context.facts, context.view, asked)
         a, b = (with_replacements(text, elements) for text in (a, b))
         if not gradients_are_off(statement, context.info):
-            sums = dense_sums(values, frozenset(), analysis, context.view)
-            a, b = (with_replacements(text, sums) for text in (a, b))
+            dense = dense_sums(values, frozenset(), analysis, context.view)
+            dense += dense_parts(values, frozenset(), analysis, context.view)
+            a, b = (with_replacements(text, dense) for text in (a, b))
+        one, other = (_made(value, environment) for value in values)
+        at = selection.branch or statement
+        alike = made_alike((one, other), selection.test, at, analysis, context.view)
+        a, b = (with_replacements(text, alike) for text in (a, b))
         copies = [c for c in copies_needed(values, (), statement, analysis) if "." not in c]
         head = f"lambda {', '.join(copies)}" if copies else "lambda"
         arguments = [predicate.text, f"{head}: {a}", f"{head}: {b}"]
@@ -142,6 +148,11 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
     guards = (*parts.guards, *(tensor_guard(name, torch) for name in asked))
     edits = _placed(selection, f"{torch}.{form}", arguments, guards, torch, context)
     return Fix(form, safety, reason, edits, context.needs_torch)
+
+
+def _made(value: ast.expr, environment: Environment) -> Made:
+    name = held_before(value, {}, environment)
+    return Made([value], [value] if name is None else [], [] if name is None else [name])
 
 
 def _judged(selection: Selection, context: Context) -> tuple[Safety, str]:
