@@ -20,6 +20,7 @@ from gbfix.cli.options import OutputFormat, Request
 from gbfix.cli.progress import verifying
 from gbfix.cli.running import run, say_errors
 from gbfix.cli.verification import Running
+from gbfix.dynamo.installed import require_torch
 from gbfix.errors import UserError
 from gbfix.findings import FileResult, RunResult
 from gbfix.settings import Settings
@@ -102,6 +103,7 @@ def apply(
         if request.from_stdin:
             option = "--tune" if tune else "--verify"
             raise UserError(f"`{option}` needs files, not standard input.")
+        require_torch()
         request = replace(request, settings=replace(request.settings, verifying=True))
     place = options.parse_at(at)
     if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:

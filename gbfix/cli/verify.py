@@ -29,6 +29,7 @@ from gbfix.cli.verification import (
     TimeLimit,
     verify_options,
 )
+from gbfix.dynamo.installed import require_torch
 from gbfix.errors import UserError
 from gbfix.settings import Region
 
@@ -107,6 +108,7 @@ def verify(
 
     Exits with 0 if everything asked for is verified, 1 if not, 2 on errors.
     """
+    require_torch()
     asked = [_asked(text) for text in targets]
     if against is not None and (len(asked) != 1 or asked[0].name is None):
         raise UserError("`--against` needs one target, with the name of a function or class.")

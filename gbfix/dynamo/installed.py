@@ -7,6 +7,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from gbfix.errors import UserError
+
 
 @cache
 def torch_version() -> str | None:
@@ -21,6 +23,19 @@ def torch_version() -> str | None:
         text = ""
     found = re.search(r"^__version__(?:: \w+)? = ['\"]([^'\"]+)['\"]", text, re.MULTILINE)
     return found.group(1) if found is not None else None
+
+
+def require_torch(otherwise: str = "") -> None:
+    """See that there is what running code needs; `otherwise` says what else can be done.
+
+    Raises:
+        UserError: if torch is not installed.
+    """
+    if torch_folder() is None:
+        raise UserError(
+            "running code needs PyTorch, which is not installed here: "
+            f"pip install 'gbfix[verify]'{otherwise}."
+        )
 
 
 @cache

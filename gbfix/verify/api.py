@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gbfix.dynamo.installed import require_torch
 from gbfix.errors import UserError
 from gbfix.verify.checker import verify_sides
 from gbfix.verify.options import Options
@@ -43,8 +44,10 @@ def verify(
         workers: worker processes to use; by default they are started and ended here.
 
     Raises:
-        UserError: for something that a worker process could not be given.
+        UserError: if torch is not installed, and for something that a worker process could not be
+            given.
     """
+    require_torch()
     first, second = _side(original), _side(rewritten)
     if isinstance(original, str) and isinstance(rewritten, str):
         second = _as_version_of(first, second)
