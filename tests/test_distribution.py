@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gbfix.cli.examples import EXAMPLES
+from gbfix.cli.examples import EXAMPLES, SUMMARIES
 from gbfix.cli.main import app, main
 
 if sys.version_info >= (3, 11):
@@ -41,16 +42,31 @@ def test_the_base_install_is_small() -> None:
     assert isinstance(table, dict)
     names = {requirement.split(">")[0] for requirement in table["dependencies"]}
     assert not names & {"torch", "numpy", "hypothesis", "pygls", "ray"}
-    assert {"lsp", "docs"} <= set(table["optional-dependencies"])
+    assert {"docs", "lsp", "ray", "verify"} <= set(table["optional-dependencies"])
+
+
+def test_every_command_has_examples_and_a_line_in_the_list(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import typer
+
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert set(commands) | {""} == set(EXAMPLES) == set(SUMMARIES) | {""}
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    for name, summary in SUMMARIES.items():
+        assert f"  {name.ljust(8)}  {summary}\n" in out
 
 
 @pytest.mark.parametrize("command", EXAMPLES)
 def test_help_ends_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, "--help"]) == 0
+    assert main([*filter(None, [command]), "--help"]) == 0
     out = capsys.readouterr().out
     for what, example in EXAMPLES[command]:
         assert f"{what}:" in out
         assert f"    {example}\n" in out
+    # Names of Python's types say nothing to who reads a manual.
+    assert not re.search(r"<(str|int|float|bool|[Pp]ath|list\[.*)>|range>", out)
 
 
 @pytest.mark.parametrize(

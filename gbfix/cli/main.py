@@ -13,9 +13,10 @@ from gbfix.cli import run as run_command
 from gbfix.cli.apply import apply
 from gbfix.cli.check import check
 from gbfix.cli.doctor import doctor
-from gbfix.cli.examples import epilog
+from gbfix.cli.examples import SUMMARIES, epilog
 from gbfix.cli.explain import explain
 from gbfix.cli.failures import guarded, say
+from gbfix.cli.help import Command
 from gbfix.cli.migrate import migrate
 from gbfix.cli.quickfix import quickfix
 from gbfix.cli.rules import rules
@@ -28,21 +29,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=epilog("check"))(check)
-app.command(epilog=epilog("apply"))(apply)
-# `-:12` is a place on standard input, not an option.
-app.command(context_settings={"ignore_unknown_options": True}, epilog=epilog("quickfix"))(quickfix)
-app.command(epilog=epilog("server"))(server)
-app.command(epilog=epilog("verify"))(verify)
-app.command(epilog=epilog("migrate"))(migrate)
-app.command(context_settings=run_command.CONTEXT)(run_command.run)
-app.command(
-    cls=ProgramCommand,
-    context_settings={"allow_interspersed_args": False, "ignore_unknown_options": False},
-)(trace)
-app.command()(rules)
-app.command(epilog=epilog("explain"))(explain)
-app.command()(doctor)
+_CONTEXTS: dict[str, dict[str, bool]] = {
+    # `-:12` is a place on standard input, not an option.
+    "quickfix": {"ignore_unknown_options": True},
+    "run": run_command.CONTEXT,
+    "trace": {"allow_interspersed_args": False, "ignore_unknown_options": False},
+}
+for _command in (
+    check,
+    apply,
+    quickfix,
+    server,
+    verify,
+    migrate,
+    run_command.run,
+    trace,
+    rules,
+    explain,
+    doctor,
+):
+    _name = _command.__name__
+    app.command(
+        cls=ProgramCommand if _name == "trace" else Command,
+        context_settings=_CONTEXTS.get(_name),
+        short_help=SUMMARIES[_name],
+    )(_command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -51,7 +62,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
+@app.callback(invoke_without_command=True, epilog=epilog(""))
 def _gbfix(
     context: typer.Context,
     version: Annotated[
@@ -61,7 +72,11 @@ def _gbfix(
         ),
     ] = False,
 ) -> None:
-    """Find torch.compile graph breaks in PyTorch source and rewrite them."""
+    """Find torch.compile graph breaks in PyTorch source and rewrite them.
+
+    Code that runs without torch.compile does what it did. Settings are read from [tool.gbfix] in the
+    nearest pyproject.toml; options win. `gbfix COMMAND --help` says more of a command.
+    """
     if context.invoked_subcommand is None:
         print(context.get_help())
         raise typer.Exit(2)

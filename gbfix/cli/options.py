@@ -52,22 +52,43 @@ Unsafe = Annotated[bool, typer.Option("--unsafe", help="Take fixes that are unsa
 ConfigOption = Annotated[
     bool | None,
     typer.Option(
-        "--config/--no-config", help="Also make settings of Dynamo where nothing else helps."
+        "--config/--no-config",
+        help="Also make settings of Dynamo (capture_scalar_outputs, capture_dynamic_output_shape_ops) "
+        "where nothing else helps.",
     ),
 ]
 RegionOption = Annotated[
-    Region | None, typer.Option("--region", help="Which functions run under torch.compile.")
+    Region | None,
+    typer.Option(
+        "--region",
+        help="Which functions run under torch.compile, with all that they call: what is decorated with "
+        "it or passed to it (compile), every forward of a module (forward), every function (all), or "
+        "what the project says of itself (auto, the default).",
+    ),
 ]
 BranchOption = Annotated[
-    Branch | None, typer.Option("--branch", help="What a branch on a tensor becomes.")
+    Branch | None,
+    typer.Option(
+        "--branch",
+        help="What a branch on a tensor becomes: torch.cond, torch.where, or where for arms that are "
+        "cheap (auto, the default).",
+    ),
 ]
 CheckOption = Annotated[
     CheckStyle | None,
-    typer.Option("--check-style", help="What a validation becomes in the compiled path."),
+    typer.Option(
+        "--check-style",
+        help="What a validation becomes in the compiled path: a check in the graph (assert, the "
+        "default) or nothing (skip).",
+    ),
 ]
 SideEffectsOption = Annotated[
     SideEffects | None,
-    typer.Option("--side-effects", help="What becomes of output in the compiled path."),
+    typer.Option(
+        "--side-effects",
+        help="What becomes of prints, logs and warnings in the compiled path: they are dropped (the "
+        "default), kept by leaving the graph, or left to Dynamo's own settings (config).",
+    ),
 ]
 FixWith = Annotated[
     list[str] | None,

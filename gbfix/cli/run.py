@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SCRIPT ARGS | -m MODULE ARGS", help="What to run.", show_default=False),
+    typer.Argument(
+        metavar="PROGRAM",
+        help="A script, or `-m` and a module, and its arguments.",
+        show_default=False,
+    ),
 ]
 Only = Annotated[
     list[str] | None,

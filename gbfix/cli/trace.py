@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperCommand
 
 from gbfix.cli.failures import say
+from gbfix.cli.help import Command
 from gbfix.cli.options import OutputFormat
 from gbfix.errors import UserError
 
@@ -24,7 +24,7 @@ DEFAULT = Path(".gbfix/trace.json")
 
 Arguments = Annotated[
     list[str] | None,
-    typer.Argument(metavar="-- PROGRAM [ARGS]...", help="A script or program, and its arguments."),
+    typer.Argument(metavar="PROGRAM [ARGS]...", help="A script or program, and its arguments."),
 ]
 Module = Annotated[
     str | None, typer.Option("-m", metavar="MODULE", help="Run a module, as `python -m` does.")
@@ -49,7 +49,10 @@ Stance = Annotated[
 ]
 NoInputs = Annotated[bool, typer.Option("--no-inputs", help="Keep no values of arguments.")]
 MaxInputs = Annotated[
-    int, typer.Option("--max-inputs", min=0, help="How many calls of an entry to sample at most.")
+    int,
+    typer.Option(
+        "--max-inputs", min=0, metavar="N", help="How many calls of an entry to sample at most."
+    ),
 ]
 NoTriage = Annotated[
     bool, typer.Option("--no-triage", help="Do not repeat failing calls in eager.")
@@ -108,6 +111,8 @@ def trace(
         raise UserError(f"`-o {output}`: the name of a trace ends with `.json`.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if output == DEFAULT:
+            _keep_from_git(path.parent)
         if not append:
             store.clear(path)
     except OSError as error:
@@ -123,6 +128,13 @@ def trace(
     code = launch.run(command, wanted)
     _finish(path, output, output_format, quiet=quiet)
     raise typer.Exit(launch.end_as(code))
+
+
+def _keep_from_git(folder: Path) -> None:
+    """Let git ignore the folder that is gbfix's own."""
+    ignored = folder / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("*\n", encoding="utf-8")
 
 
 def _finish(path: Path, output: Path, output_format: OutputFormat, *, quiet: bool) -> None:
@@ -175,7 +187,7 @@ def _tell(found: Trace, output_format: OutputFormat, stream: TextIO) -> None:
     print_lines(lines(traced.trace, traced.joined), stream)
 
 
-class ProgramCommand(TyperCommand):
+class ProgramCommand(Command):
     """A command whose arguments end where those of the program begin.
 
     All that follows the program, `-m MODULE` or `--pytest` is the program's, options too.
