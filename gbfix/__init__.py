@@ -1,7 +1,8 @@
 """gbfix finds torch.compile graph breaks in PyTorch source and rewrites them.
 
-`check_source` and `fix_source` work on text, `verify` runs it. Each is imported when it is first
-used, since most of what is imported from here must start in a blink.
+`check_source` and `fix_source` work on text, `verify` runs it, and `trace.record` and `trace.read` say
+where a program's graphs break. Each is imported when it is first used, since most of what is imported
+from here must start in a blink.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gbfix import trace as trace
     from gbfix.api import Fixed as Fixed
     from gbfix.api import check_source as check_source
     from gbfix.api import fix_source as fix_source
@@ -30,16 +32,17 @@ _HOMES = {
     "check_source": "gbfix.api",
     "fix_source": "gbfix.api",
 }
+_PACKAGES = ("trace", "verify")
 
 
 def __getattr__(name: str) -> Any:
     # The package `gbfix.verify` is itself callable.
-    if name == "verify":
-        return importlib.import_module("gbfix.verify")
+    if name in _PACKAGES:
+        return importlib.import_module(f"gbfix.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES, "verify"])
+    return sorted([*globals(), *_HOMES, *_PACKAGES])

@@ -78,7 +78,8 @@ def parsed(module: Module) -> str | None:
     try:
         module.parse()
     except SyntaxError as error:
-        return f"{NOT_PYTHON} at line {error.lineno}: {error.msg}"
+        where = f" at line {error.lineno}" if error.lineno else ""
+        return f"{NOT_PYTHON}{where}: {error.msg}"
     except ValueError as error:
         return f"{NOT_PYTHON}: {error}"
     except (RecursionError, MemoryError):

@@ -44,6 +44,16 @@ def canonical(name: str) -> str:
     return name.strip().lower().replace("_", "-")
 
 
+def nearest(word: str, names: Collection[str]) -> str:
+    """The end of a sentence that says a word is unknown: what it may have been meant to be."""
+    import difflib  # only a mistake needs it
+
+    lower = {name.lower(): name for name in names}
+    found = difflib.get_close_matches(canonical(word), lower, n=1, cutoff=0.7)
+    meant = f"; did you mean `{lower[found[0]]}`?" if found else ";"
+    return f"{meant} `gbfix rules` lists all there are"
+
+
 def resolve(select: Collection[str], ignore: Collection[str], catalogue: Catalogue) -> Selection:
     """Resolve selectors against a catalogue; an empty `select` selects everything.
 
@@ -80,12 +90,6 @@ def _codes(selector: str, catalogue: Catalogue) -> set[str]:
         if name == canonical(selector) or (upper and code.startswith(upper))
     }
     if not found:
-        diagnoses = ", ".join(
-            f"{code} {name}" for code, name in sorted(catalogue.diagnoses.items())
-        )
-        transforms = ", ".join(sorted(catalogue.transforms))
-        raise UserError(
-            f"Unknown selector `{selector}`; the diagnoses are {diagnoses}, "
-            f"and the transforms are {transforms}."
-        )
+        names = [*catalogue.diagnoses, *catalogue.diagnoses.values(), *catalogue.transforms]
+        raise UserError(f"unknown selector `{selector}`{nearest(selector, names)}.")
     return found

@@ -24,6 +24,16 @@ class Block(nn.Module):
 """
 
 
+def test_all_names_are_there_without_further_imports() -> None:
+    code = (
+        "import sys, gbfix\n"
+        "assert {'check_source', 'fix_source', 'trace', 'verify'} <= set(dir(gbfix))\n"
+        "gbfix.check_source, gbfix.fix_source, gbfix.trace.record, gbfix.trace.read\n"
+        "assert callable(gbfix.verify) and 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_check_source_finds() -> None:
     (finding,) = gbfix.check_source(MODEL)
     assert (finding.code, finding.line, finding.column) == ("GBF201", 7, 9)
@@ -65,7 +75,7 @@ def test_settings_are_heeded() -> None:
     settings = gbfix.Settings(safety=gbfix.Safety.SAFE)
     assert gbfix.fix_source(MODEL, settings=settings).source == MODEL
     assert gbfix.check_source(MODEL, settings=gbfix.Settings(select=("GBF101",))) == ()
-    with pytest.raises(gbfix.UserError, match="Unknown selector"):
+    with pytest.raises(gbfix.UserError, match="unknown selector"):
         gbfix.check_source(MODEL, settings=gbfix.Settings(select=("nothing",)))
 
 

@@ -335,8 +335,10 @@ def test_a_link_is_not_replaced(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("check", "--select", "GBF999"), "GBF101 tensor-branch"),
+        (("check", "--select", "GBF999"), "unknown selector `GBF999`"),
+        (("check", "--select", "tensor-brunch"), "did you mean `tensor-branch`?"),
         (("check", "--ignore", "nothing"), "`nothing`"),
+        (("apply", "--fix-with", "gaurd"), "did you mean `guard`?"),
         (("check", "--no-such-option"), "--no-such-option"),
         (("check", "--region", "moon"), "moon"),
         (("apply", "--safe-only", "--unsafe"), "contradict"),
@@ -357,6 +359,26 @@ def test_a_broken_pyproject_is_one_sentence(cli: Cli) -> None:
     cli.write("pyproject.toml", b"[tool.gbfix\n")
     one_sentence(cli("apply"), "pyproject.toml", "TOML")
     assert path.read_bytes() == BROKEN
+
+
+def test_a_wrong_selector_in_a_file_names_the_file(cli: Cli) -> None:
+    cli.write("m.py", BROKEN)
+    cli.write("pyproject.toml", b"[tool.gbfix]\nignore = ['print-cull']\n")
+    one_sentence(cli("check"), "pyproject.toml", "`ignore`", "did you mean `print-call`?")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("verify", "m.py"), ("apply", "--verify", "m.py"), ("migrate", ".")]
+)
+def test_running_code_without_torch_is_one_sentence(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    import gbfix.dynamo.installed
+
+    monkeypatch.setattr(gbfix.dynamo.installed, "torch_folder", lambda: None)
+    path = cli.write("m.py", BROKEN)
+    one_sentence(cli(*arguments), "PyTorch", "pip install 'gbfix[verify]'")
+    assert path.read_bytes() == BROKEN and not (cli.folder / ".gbfix").exists()
 
 
 def test_rules_and_explain(cli: Cli) -> None:

@@ -114,7 +114,9 @@ def _apply(found: Place, number: int, source: SourceFile, *, written: bool) -> N
     from gbfix.source.writing import WriteError, write_atomically
 
     if number > len(found.actions):
-        raise UserError(f"there is no action {number} here; there are {len(found.actions)}.")
+        count = len(found.actions)
+        there = f"there {'is' if count == 1 else 'are'} {count or 'none'}"
+        raise UserError(f"there is no action {number} here; {there}.")
     after = source.encode(apply_action(source, found.actions[number - 1]))
     if not written:
         sys.stdout.buffer.write(after)

@@ -13,7 +13,7 @@ from pathlib import Path
 from gbfix.config import Config, load_config
 from gbfix.errors import UserError
 from gbfix.findings import Safety
-from gbfix.selection import canonical
+from gbfix.selection import canonical, nearest
 from gbfix.settings import Branch, CheckStyle, Region, Settings, SideEffects
 
 STDIN = Path("-")
@@ -67,6 +67,7 @@ def request(
         raise UserError("`--stdin-filename` needs `-` as the path.")
     found = load_config(stdin_filename or (Path() if stdin_name else places[0]))
     settings = found.settings
+    _check_selectors(found)
     given = {
         "select": _words(select),
         "ignore": _words(ignore),
@@ -85,6 +86,19 @@ def request(
     changes: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     settings = replace(settings, **changes)  # type: ignore[arg-type]
     return Request(places, stdin_name, settings, _exclude_root(found, exclude))
+
+
+def _check_selectors(found: Config) -> None:
+    """See that what a file selects and ignores is there, so that a mistake names the file."""
+    from gbfix.catalogue import selection
+
+    for key in ("select", "ignore"):
+        words = getattr(found.settings, key)
+        if words:
+            try:
+                selection(words, ())
+            except UserError as error:
+                raise UserError(f"{found.sources[key]}: `{key}`: {error}") from None
 
 
 def parse_at(text: str | None) -> tuple[int, int | None] | None:
@@ -117,9 +131,7 @@ def _fixes(values: Sequence[str] | None) -> tuple[str, ...] | None:
         names = [transform.name for transform in transforms()]
         unknown = [name for name in wanted if canonical(name) not in names]
         if unknown:
-            raise UserError(
-                f"`--fix-with {unknown[0]}` names no fix; the fixes are {', '.join(sorted(names))}."
-            )
+            raise UserError(f"`--fix-with {unknown[0]}` names no fix{nearest(unknown[0], names)}.")
     return wanted and tuple(canonical(name) for name in wanted)
 
 
