@@ -210,6 +210,7 @@ def drive(
         await talk(client, published)
         await client.shutdown_async(None)
         client.exit(None)
+        assert await asyncio.wait_for(client._server.wait(), 10) == 0
         await client.stop()
 
     asyncio.run(asyncio.wait_for(run(), 60))

@@ -28,7 +28,8 @@ def guarded(command: Callable[[], int]) -> int:
     warnings.simplefilter("ignore", SyntaxWarning)
     try:
         code = command()
-        sys.stdout.flush()
+        if not sys.stdout.closed:  # a language server closes it when it ends
+            sys.stdout.flush()
         return code
     except UserError as error:
         say(str(error))
