@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,6 +160,84 @@ def test_a_branch_with_its_commits(
     assert main(["migrate", "--undo"]) == 0
     assert git("symbolic-ref", "--short", "HEAD") == "main"
     assert git("status", "--porcelain") == ""
+
+
+# A git that is killed with gbfix while it holds a lock, as when the machine loses its power.
+DYING_GIT = """#!/bin/sh
+case "$*" in
+  *"DYING"*) touch "LOCK"; kill -9 $PPID $$;;
+esac
+exec REAL "$@"
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL")
+@pytest.mark.parametrize(
+    ("dying", "lock"),
+    [
+        ("update-ref refs/heads", ".git/refs/heads/fullgraph.lock"),
+        ("symbolic-ref HEAD", ".git/HEAD.lock"),
+        ("reset --quiet", ".git/index.gbfix.lock"),
+    ],
+)
+def test_a_git_that_is_killed_leaves_nothing_that_stops_the_next(
+    repository: Path, tmp_path: Path, dying: str, lock: str
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    real = shutil.which("git")
+    assert real is not None
+    text = DYING_GIT.replace("DYING", dying).replace("LOCK", str(repository / lock))
+    (programs / "git").write_text(text.replace("REAL", real))
+    (programs / "git").chmod(0o755)
+    arguments = ("--no-verify", "--require", "review", "--branch", "fullgraph")
+    command = [sys.executable, "-m", "gbfix", "migrate", ".", *arguments]
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    killed = subprocess.run(command, env={**os.environ, "PATH": path}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (repository / lock).exists()
+    assert migrate(*arguments[1:]) == 0
+    assert git("symbolic-ref", "--short", "HEAD") == "fullgraph"
+    assert git("log", "--format=%s", "main..HEAD") == "Remove graph breaks"
+    assert git("status", "--porcelain") == ""
+    assert not list((repository / ".git").rglob("*gbfix*"))
+
+
+def test_the_lock_of_another_git_is_left_alone(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = repository / ".git" / "index.lock"
+    lock.touch()
+    arguments = ("--require", "review", "--branch", "fullgraph")
+    assert migrate(*arguments) == 2
+    assert "another git is at work" in capsys.readouterr().err
+    assert lock.exists()
+    lock.unlink()
+    assert migrate(*arguments) == 0
+    assert git("status", "--porcelain") == ""
+
+
+def test_a_repository_that_git_does_not_read_is_not_taken_for_none(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert migrate("--require", "review") == 2
+    assert "git could not be run" in capsys.readouterr().err
+    assert (repository / "two/m.py").read_text() == REVIEW
+    assert migrate("--require", "review", "--force") == 0
+
+
+def test_what_is_said_names_files_and_commands_from_here(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "two" / "empty").mkdir()
+    assert main(["migrate", "two/empty", "--no-verify"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == "gbfix: two/empty: no Python files in this folder.\n"
+    assert main(["migrate", "two", "--no-verify", "--require", "review"]) == 0
+    assert "`gbfix migrate two --undo` takes it back." in capsys.readouterr().out
+    assert main(["migrate", "two", "--undo"]) == 0
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL")

@@ -222,5 +222,5 @@ def test_migrate_writes_its_reports(tmp_path: Path) -> None:
     assert data["project"] == "project"
     assert [(file["path"], file["state"]) for file in data["files"]] == [("model.py", "planned")]
     assert "-    print(x.sum())" in data["files"][0]["diff"]
-    assert "1 of 1 break site would be fixed" in short.read_text()
+    assert "1 of 1 break site could be fixed" in short.read_text()
     assert (folder / "model.py").read_text() == source

@@ -6,7 +6,9 @@ Options become a migration, its plan and its verification; what these do is know
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -18,6 +20,7 @@ import typer
 from gbfix.cli import migration_reports, options
 from gbfix.cli.failures import say
 from gbfix.cli.progress import phases
+from gbfix.dynamo.installed import require_torch
 from gbfix.errors import UserError
 from gbfix.findings import RunResult, Safety
 from gbfix.settings import Settings
@@ -82,7 +85,9 @@ BranchName = Annotated[
 ]
 CommitByOption = Annotated[
     CommitBy | None,
-    typer.Option("--commit-by", help="Make one commit per package or diagnosis (with --branch)."),
+    typer.Option(
+        "--commit-by", help="Make one commit per package (folder) or diagnosis, with --branch."
+    ),
 ]
 Force = Annotated[
     bool, typer.Option("--force", help="Also write, or undo, files that were changed.")
@@ -153,6 +158,8 @@ def migrate(
         raise UserError("`--targets` and `--no-verify` contradict each other.")
     if ray_address is not None and executor is not Where.RAY:
         raise UserError("`--ray-address` needs `--executor ray`.")
+    if verify and not dry_run:
+        require_torch(", or migrate with `--no-verify`")
     migration_reports.check_places(output, report, summary)
     needed = require or (Require.VERIFIED if verify else Require.SAFE)
     request = options.request(
@@ -211,7 +218,7 @@ def migrate(
     if output is not None:
         _write(output, outcome)
     migration_reports.write(outcome, report, summary)
-    _tell(outcome)
+    _tell(outcome, folder)
     raise typer.Exit(2 if outcome.errors else int(bool(outcome.totals.not_written)))
 
 
@@ -274,37 +281,42 @@ def _write(path: Path, outcome: Outcome) -> None:
         raise UserError(f"{path}: cannot be written: {error.strerror}.") from None
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: Outcome, folder: Path) -> None:
     """A few lines on standard output, and what went wrong on standard error."""
-    from gbfix.migrate.outcome import State
-
-    totals = outcome.totals
     for notice in outcome.notices:
         say(notice)
     for error in outcome.errors:
-        say(f"{error.path}: {error.sentence}")
+        say(f"{folder / error.path}: {error.sentence}")
+    if outcome.totals.files:
+        sys.stdout.writelines(f"{line}\n" for line in _lines(outcome, folder))
+
+
+def _lines(outcome: Outcome, folder: Path) -> Iterator[str]:
+    from gbfix.migrate.outcome import State
+
+    totals = outcome.totals
     planned = any(file.state is State.PLANNED for file in outcome.files)
-    written = "would be written" if planned else "written"
-    lines = [
-        f"{totals.fixed} of {totals.sites} break sites fixed, {totals.written} of {totals.files} "
-        f"files {written}"
-        + "".join(
-            f", {count} {what}"
-            for count, what in ((totals.withheld, "withheld"), (totals.not_written, "left"))
-            if count
-        )
+    done = "could be" if planned else ""
+    also = ((totals.withheld, "withheld"), (totals.not_written, "left"))
+    yield (
+        f"{totals.fixed} of {totals.sites} break sites {done} fixed, {totals.written} of "
+        f"{totals.files} files {done} written".replace("  ", " ")
+        + "".join(f", {count} {what}" for count, what in also if count)
         + "."
-    ]
+    )
+    if planned:
+        left = "; of this, what is verified by running would be" if outcome.policy.verify else ""
+        yield f"Nothing is written in a dry run{left}."
     if totals.by_verdict:
-        lines.append("Run: " + ", ".join(f"{n} {s}" for s, n in totals.by_verdict.items()) + ".")
+        yield "Run: " + ", ".join(f"{n} {s}" for s, n in totals.by_verdict.items()) + "."
     if totals.breaks is not None and totals.fragments is not None:
-        lines.append(
+        yield (
             f"Breaks: {totals.breaks.before} before, {totals.breaks.after} after; graphs: "
             f"{totals.fragments.before} before, {totals.fragments.after} after."
         )
     if outcome.branch is not None:
         count = len(outcome.commits)
-        lines.append(f"Branch {outcome.branch}: {count} commit{'' if count == 1 else 's'}.")
+        yield f"Branch {outcome.branch}: {count} commit{'' if count == 1 else 's'}."
     if totals.written and not planned:
-        lines.append("`gbfix migrate --undo` takes it back.")
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+        named = "" if folder == Path() else f" {shlex.quote(str(folder))}"
+        yield f"`gbfix migrate{named} --undo` takes it back."

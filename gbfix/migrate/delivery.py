@@ -59,8 +59,16 @@ def write(journal: Journal, root: Path, on_file: Progress | None = None) -> dict
     return left
 
 
-def undo(journal: Journal, root: Path, *, force: bool = False) -> tuple[list[str], dict[str, str]]:
+def undo(
+    journal: Journal,
+    root: Path,
+    *,
+    force: bool = False,
+    then: Callable[[list[str]], None] | None = None,
+) -> tuple[list[str], dict[str, str]]:
     """Give every file that was written its old bytes; gives those restored, and those left and why.
+
+    `then` is called with all files restored, before the migration counts as undone.
 
     Raises:
         UserError: if files were changed since, unless forced; nothing is then restored.
@@ -96,6 +104,8 @@ def undo(journal: Journal, root: Path, *, force: bool = False) -> tuple[list[str
         else:
             left[file.path] = sentence
     if not left:
+        if then is not None:
+            then(restored)
         journal.append("undone")
     return restored, left
 

@@ -215,7 +215,7 @@ class MigratedFile:
     """One file with findings, or with something to say about it.
 
     Attributes:
-        package: the folder of the outermost package that the file is in, or else its folder.
+        package: its folder.
         state: what became of it; `reason` says why where it is not obvious.
         diff: from the original to what is in the file now; of a file that is `withheld` or
             `not written`, to what would have been written. Empty if nothing was made.

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import difflib
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gbfix.errors import UserError
+from gbfix.migrate import git
 from gbfix.migrate.outcome import Commit, MigratedFile
 
 State = dict[str, Any]
@@ -36,15 +36,23 @@ def refuse_uncommitted(root: Path, paths: Sequence[Path]) -> None:
     """See that the files to be written have no changes that git does not know.
 
     Raises:
-        UserError: if some have, naming them. Outside of a repository there is nothing to see.
+        UserError: if some have, naming them, or git cannot say. Outside of a repository there is
+            nothing to see.
     """
-    if not paths or top(root) is None:
+    if not paths:
         return
-    listed = _git(
-        root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", "."
-    )
-    base = top(root)
-    assert base is not None
+    try:
+        base = git.top(root)
+        if base is None:
+            return
+        listed = git.run(
+            root, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--", "."
+        )
+    except UserError as error:
+        raise UserError(
+            f"whether files have uncommitted changes is not known, since {error} Nothing was "
+            "written (--force writes all the same)."
+        ) from None
     dirty = {os.path.realpath(base / os.fsdecode(e[3:])) for e in listed.split(b"\0") if e}
     found = [os.path.relpath(path, root) for path in paths if os.path.realpath(path) in dirty]
     if found:
@@ -55,39 +63,30 @@ def refuse_uncommitted(root: Path, paths: Sequence[Path]) -> None:
         )
 
 
-def top(root: Path) -> Path | None:
-    """The folder of the repository around a folder; None if there is none."""
-    try:
-        return Path(os.fsdecode(_git(root, "rev-parse", "--show-toplevel").rstrip(b"\n")))
-    except UserError:
-        return None
-
-
 def check_new_branch(root: Path, name: str) -> None:
     """See that a branch can be made.
 
     Raises:
         UserError: if there is no repository or no commit, or it has the branch, or the name is none.
     """
-    if top(root) is None:
+    if git.top(root) is None:
         raise UserError(f"`--branch` needs a git repository, and {root} is in none.")
-    if not _works(root, "check-ref-format", "--branch", name) or name.startswith("-"):
+    if not git.works(root, "check-ref-format", "--branch", name) or name.startswith("-"):
         raise UserError(f"`{name}` is no name of a branch.")
-    if not _works(root, "rev-parse", "--verify", "--quiet", "HEAD"):
+    if not git.works(root, "rev-parse", "--verify", "--quiet", "HEAD"):
         raise UserError("`--branch` needs a repository with a commit.")
-    if _works(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"):
+    if git.works(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"):
         raise UserError(f"there is a branch `{name}` already.")
+    git.run(
+        root, "var", "GIT_COMMITTER_IDENT"
+    )  # commits are made last, and could fail for want of it
 
 
 def state(root: Path, branch: str, commit_by: str | None) -> State:
     """What the branch will start from, to be kept with the plan."""
-    head = _git(root, "rev-parse", "HEAD").decode().strip()
-    try:
-        on = _git(root, "symbolic-ref", "--quiet", "HEAD").decode().strip()
-    except UserError:
-        on = ""  # a detached head
-    date = _git(root, "show", "-s", "--format=%ct", "HEAD").decode().strip()
-    return {"branch": branch, "by": commit_by, "head": head, "on": on, "date": date}
+    head = git.run(root, "rev-parse", "HEAD").decode().strip()
+    date = git.run(root, "show", "-s", "--format=%ct", "HEAD").decode().strip()
+    return {"branch": branch, "by": commit_by, "head": head, "on": _on(root), "date": date}
 
 
 def commit(
@@ -106,7 +105,7 @@ def commit(
     """
     branch = str(place["branch"])
     reference = f"refs/heads/{branch}"
-    now = _git(root, "rev-parse", "HEAD").decode().strip()
+    now = git.run(root, "rev-parse", "HEAD").decode().strip()
     tip = str(place["head"])
     made: list[Commit] = []
     for subject, texts in _groups(files, contents, place["by"]):
@@ -117,26 +116,33 @@ def commit(
     if now not in (place["head"], tip):
         sentence = f"the repository has moved on, so branch `{branch}` was not made."
         return Committed(notices=(sentence,))
-    _git(root, "update-ref", reference, tip)
-    _git(root, "symbolic-ref", "HEAD", reference)
-    for chunk in _chunks([file.path for file in files]):
-        _git(root, "reset", "--quiet", "--", *(f":(literal){path}" for path in chunk))
+    git.update(root, reference, "update-ref", reference, tip)
+    git.update(root, "HEAD", "symbolic-ref", "HEAD", reference)
+    git.reset(root, [file.path for file in files])
     return Committed(branch, tuple(made))
 
 
 def leave_branch(root: Path, place: State, paths: Sequence[str]) -> None:
-    """Go back to where the branch was made from, if the repository is still on it."""
+    """Go back to where the branch was made from, if the repository is still on it.
+
+    Raises:
+        UserError: if git does not let it.
+    """
+    if _on(root) == f"refs/heads/{place['branch']}":
+        if place["on"]:
+            git.update(root, "HEAD", "symbolic-ref", "HEAD", str(place["on"]))
+        else:
+            git.update(root, "HEAD", "update-ref", "--no-deref", "HEAD", str(place["head"]))
+    if _on(root) == str(place["on"]):
+        git.reset(root, paths)
+
+
+def _on(root: Path) -> str:
+    """The reference that HEAD stands for; nothing if it is detached."""
     try:
-        on = _git(root, "symbolic-ref", "--quiet", "HEAD").decode().strip()
-        if on == f"refs/heads/{place['branch']}":
-            if place["on"]:
-                _git(root, "symbolic-ref", "HEAD", str(place["on"]))
-            else:
-                _git(root, "update-ref", "--no-deref", "HEAD", str(place["head"]))
-            for chunk in _chunks(paths):
-                _git(root, "reset", "--quiet", "--", *(f":(literal){path}" for path in chunk))
+        return git.run(root, "symbolic-ref", "--quiet", "HEAD").decode().strip()
     except UserError:
-        return
+        return ""
 
 
 def _groups(
@@ -201,23 +207,25 @@ def _steps(file: MigratedFile, before: bytes, after: bytes) -> dict[str, bytes]:
 
 
 def _commit(root: Path, parent: str, subject: str, texts: Mapping[str, bytes], date: str) -> str:
-    base = top(root)
+    base = git.top(root)
     assert base is not None
     folder = Path(os.path.realpath(root))
     with tempfile.TemporaryDirectory(prefix="gbfix-index-") as scratch:
         environment = {"GIT_INDEX_FILE": str(Path(scratch, "index"))}
         # The same commit has to come out if it is made again.
         environment |= {"GIT_AUTHOR_DATE": f"{date} +0000", "GIT_COMMITTER_DATE": f"{date} +0000"}
-        _git(root, "read-tree", parent, environment=environment)
+        git.run(root, "read-tree", parent, environment=environment)
         lines = []
         for path, content in texts.items():
             name = os.path.relpath(os.path.realpath(folder / path), os.path.realpath(base))
             name = name.replace(os.sep, "/")
-            blob = _git(base, "hash-object", "-w", "--stdin", "--path", name, given=content)
-            mode = _git(base, "ls-files", "-s", "--", f":(literal){name}", environment=environment)
+            blob = git.run(base, "hash-object", "-w", "--stdin", "--path", name, given=content)
+            mode = git.run(
+                base, "ls-files", "-s", "--", f":(literal){name}", environment=environment
+            )
             mode = mode.split(b" ", 1)[0] if mode else b"100644"
             lines.append(b"%s %s\t%s\0" % (mode, blob.strip(), os.fsencode(name)))
-        _git(
+        git.run(
             base,
             "update-index",
             "-z",
@@ -226,42 +234,8 @@ def _commit(root: Path, parent: str, subject: str, texts: Mapping[str, bytes], d
             environment=environment,
             given=b"".join(lines),
         )
-        tree = _git(root, "write-tree", environment=environment).decode().strip()
-        done = _git(root, "commit-tree", tree, "-p", parent, "-m", subject, environment=environment)
-        return done.decode().strip()
-
-
-def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(paths), 500):
-        yield paths[start : start + 500]
-
-
-def _works(root: Path, *arguments: str) -> bool:
-    try:
-        _git(root, *arguments)
-    except UserError:
-        return False
-    return True
-
-
-def _git(
-    folder: Path,
-    *arguments: str,
-    environment: Mapping[str, str] | None = None,
-    given: bytes | None = None,
-) -> bytes:
-    command = ["git", "-C", str(folder), "-c", "core.quotePath=false", *arguments]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            check=False,
-            input=given if given is not None else b"",
-            env={**os.environ, **(environment or {})},
+        tree = git.run(root, "write-tree", environment=environment).decode().strip()
+        done = git.run(
+            root, "commit-tree", tree, "-p", parent, "-m", subject, environment=environment
         )
-    except OSError:
-        raise UserError("git could not be run.") from None
-    if done.returncode:
-        said = os.fsdecode(done.stderr).strip().splitlines()
-        raise UserError(f"git {arguments[0]}: {(said or ['it failed'])[0]}.")
-    return done.stdout
+        return done.decode().strip()

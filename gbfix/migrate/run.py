@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -121,10 +122,10 @@ def undo(root: Path, *, force: bool = False) -> tuple[str, list[str], dict[str, 
         for found in journal.all_in(root):
             if found.last("undone") is None and delivery.planned(found):
                 journal.reopen(found)
-                restored, left = delivery.undo(found, root, force=force)
                 record = found.last("planned")
-                if not left and record is not None and record["repository"] is not None:
-                    repository.leave_branch(root, record["repository"], restored)
+                place = record["repository"] if record is not None else None
+                leave = partial(repository.leave_branch, root, place) if place else None
+                restored, left = delivery.undo(found, root, force=force, then=leave)
                 return found.id, restored, left
         raise UserError(f"{root}: there is no migration to undo.")
 

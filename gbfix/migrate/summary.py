@@ -100,12 +100,8 @@ def _strength(status: str) -> int:
 
 
 def package_of(path: Path, root: Path) -> str:
-    """The folder of the outermost package that a file is in, or else its own, relative to the root."""
-    folder = path.absolute().parent
-    package = folder
-    while (folder / "__init__.py").is_file():
-        package, folder = folder, folder.parent
-    name = relative(package, root)
+    """The folder of the package that a file is in, relative to the root."""
+    name = relative(path.absolute().parent, root)
     return "" if name == "." else name
 
 

@@ -28,8 +28,10 @@ def read_targets(path: Path) -> tuple[str, ...]:
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}.") from None
+    except UnicodeError:
+        raise UserError(f"{path}: cannot be read: it is not UTF-8.") from None
     found = tuple(line.split("#")[0].strip() for line in lines)
     found = tuple(filter(None, found))
     if not found:

@@ -41,11 +41,11 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     planned = any(file.state is State.PLANNED for file in outcome.files)
     yield f"## gbfix: migration of {_code(PurePath(outcome.root).name or outcome.root)}"
     yield ""
-    done = "would be fixed" if planned else "fixed"
+    done = "could be fixed" if planned else "fixed"
     yield (
         f"**{totals.fixed:,} of {_count(totals.sites, 'break site')} {done}**, in "
         f"{_count(totals.written, 'file')} of {totals.files:,}; {totals.left:,} left. "
-        f"{_policy(outcome.policy)}"
+        f"{_policy(outcome.policy, planned=planned)}"
     )
     yield ""
     yield from _figures(outcome)
@@ -57,7 +57,9 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     yield from _errors(outcome)
 
 
-def _policy(policy: Policy) -> str:
+def _policy(policy: Policy, *, planned: bool) -> str:
+    if planned:
+        return "This was a dry run: nothing was verified or written."
     wanted = {
         "verified": "Only what was verified by running is written.",
         "safe": "Only safe fixes are written.",

@@ -2,16 +2,17 @@
 
 function drawTop(header) {
   const policy = DATA.policy || {};
+  const planned = FILES.some((file) => file.state === 'planned');
   const when = DATA.finished || DATA.started;
   const facts = [
     when && new Date(when).toLocaleString('en', { dateStyle: 'medium', timeStyle: 'short' }),
-    policy.require && `writes what is ${policy.require === 'review' ? 'safe or for review' : policy.require}`,
-    policy.verify ? 'verified by running' : 'not verified by running',
+    policy.require && `${planned ? 'would write' : 'writes'} what is ${policy.require === 'review' ? 'safe or for review' : policy.require}`,
+    planned ? 'dry run, nothing verified or written' : policy.verify ? 'verified by running' : 'not verified by running',
     timing(DATA.totals.seconds || {}),
     DATA.resumed && `taken up again ${count(DATA.resumed, 'time')}`,
     DATA.branch && `branch ${DATA.branch}`,
   ].filter(Boolean);
-  document.body.classList.toggle('unverified', !policy.verify);
+  document.body.classList.toggle('unverified', planned || !policy.verify);
   fill(header, h('div', { class: 'wide' },
     h('p', { class: 'brand' }, 'gbfix migration'),
     h('h1', null, visible(DATA.project || DATA.root)),
@@ -26,7 +27,7 @@ function drawTotals(section) {
   const by = totals.by_safety || {};
   const share = (name) => [name, by[name] || 0];
   const parts = [share('safe'), share('review'), share('unsafe')].filter(([, n]) => n);
-  const verb = FILES.some((file) => file.state === 'planned') ? 'would be fixed' : 'fixed';
+  const verb = FILES.some((file) => file.state === 'planned') ? 'could be fixed' : 'fixed';
   fill(section,
     h('h2', { id: 'totals-title', class: 'sr' }, 'Totals'),
     h('div', { class: 'hero' },
