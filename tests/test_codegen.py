@@ -40,6 +40,7 @@ def views(paths: list[Path]) -> Iterator[View]:
         ("a.b(\n).c(x ,\n  y ,\n)", "a.b().c(x , y)"),
         ("f(x for x in (\n  1,\n  2,\n))", "f(x for x in (1, 2))"),
         ("{\n  1: 2,\n}", "{ 1: 2, }"),
+        ("(\n    a\n    .b(1)[0]\n    .c\n)", "(a.b(1)[0].c)"),
         ("f(\n'''a\n b''', 1)", "f('''a\n b''', 1)"),
     ],
 )

@@ -64,6 +64,15 @@ def by_tree(text: str) -> str:
         ) -> cst.RightParen:
             return updated_node.with_changes(whitespace_before=cst.SimpleWhitespace(""))
 
+        def leave_Attribute(
+            self, original_node: cst.Attribute, updated_node: cst.Attribute
+        ) -> cst.Attribute:
+            before = original_node.dot.whitespace_before
+            if not isinstance(before, cst.ParenthesizedWhitespace):
+                return updated_node
+            dot = updated_node.dot.with_changes(whitespace_before=cst.SimpleWhitespace(""))
+            return updated_node.with_changes(dot=dot)
+
         def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
             updated = updated_node.with_changes(whitespace_before_args=cst.SimpleWhitespace(""))
             if not updated.args:

@@ -82,7 +82,10 @@ def _gap(before: tokenize.TokenInfo, token: tokenize.TokenInfo, lines: Sequence[
     if token.type == tokenize.OP and token.string in (")", "]"):
         return ""
     if before.end[0] != token.start[0]:
-        return " "
+        chained = token.string == "." and (
+            before.type == tokenize.NAME or before.string in _CLOSING
+        )
+        return "" if chained else " "
     return lines[token.start[0] - 1][before.end[1] : token.start[1]]
 
 

@@ -114,6 +114,13 @@ def _grown(block: list[ast.stmt], at: int, context: Context, torch: str) -> Regi
             last = type(refused), refused.code, refused.sentence
             break
         live = context.liveness.after[block[position]] | context.liveness.captured
+        if lost := sorted(made.unread - live):
+            last = (
+                Refused,
+                "not-read",
+                f"`{lost[0]}` is not read again, so there is nothing to select",
+            )
+            break
         if not (made.names | made.hits) & live:
             best = position
             following = block[position + 1] if position + 1 < len(block) else None
@@ -127,6 +134,10 @@ def _grown(block: list[ast.stmt], at: int, context: Context, torch: str) -> Regi
     for position in range(at, best + 1):
         _add(made, block, position)
     _check_consumed(block[at : best + 1], made.lines, context)
+    if made.unread:
+        raise Refused(
+            "not-read", f"`{min(made.unread)}` is not read again; nothing is to be selected"
+        )
     return Region(
         tuple(block[at : best + 1]), tuple(made.lines), tuple(made.masks.tests), made.found
     )

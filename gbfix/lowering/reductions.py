@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
+from gbfix.analysis.reads import needs_integer
 from gbfix.lowering.selection import Lowered, Selection
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ LOSSES = frozenset(
     "binary_cross_entropy_with_logits".split()
 )
 _REDUCED = frozenset({"mean", "sum"})
+_SIZED = frozenset("view reshape expand repeat tile narrow sample rsample sample_n".split())
 
 
 def reduced(
@@ -62,6 +64,7 @@ def reduced(
                 "reduction-form", f"`{ast.unparse(node)}` reduces something else than rows"
             )
         over = "0"
+    _check_use(block, node)
     _check_guarded(block, inner, name)
     if over and block.guarded is not None:
         raise Refused("no-reduction", f"`{ast.unparse(node)}` gives more than one number")
@@ -70,9 +73,11 @@ def reduced(
     value = inner
     wide = block.masks.over(inner.rows, inner)
     if name in _FILLS:
-        return _made(f"{value.operand}.masked_fill({wide.rest}, {_FILLS[name]}).{name}({over})")
+        fill = "" if value.zeroed else f".masked_fill({wide.rest}, {_FILLS[name]})"
+        return _made(f"{value.operand}{fill}.{name}({over})")
     if name == "mean":
-        total = f"{value.operand}.masked_fill({wide.rest}, 0).sum({over})"
+        fill = "" if value.zeroed else f".masked_fill({wide.rest}, 0)"
+        total = f"{value.operand}{fill}.sum({over})"
         return Lowered(f"{total} / {_divisor(block, inner, wide, over)}", changed=True)
     if name in {"std", "var"}:
         return _spread(block, name, value, inner, wide)
@@ -100,6 +105,27 @@ def _divisor(block: DenseBlock, inner: Lowered, wide: Selection, over: str = "")
     assert inner.rows is not None
     least = ".clamp(min=1)" if block.guarded is not None else ""
     return f"{counted(inner, wide, over)}{least}"
+
+
+def _check_use(block: DenseBlock, node: ast.Call) -> None:
+    """A reduction that is taken as a size would end the graph as the selection does.
+
+    Raises:
+        Refused: for one.
+    """
+    analysis, parents = block.context.analysis, block.context.info.module.parents
+    parent = parents.get(node)
+    while isinstance(parent, ast.Attribute) and parent.attr in {"long", "int"}:
+        cast = parents.get(parent)
+        if not isinstance(cast, ast.Call):
+            break
+        node, parent = cast, parents.get(cast)
+    if isinstance(parent, (ast.Tuple, ast.List)):
+        parent = parents.get(parent)
+    function = parent.func if isinstance(parent, ast.Call) else None
+    sized = isinstance(function, ast.Attribute) and function.attr in _SIZED
+    if needs_integer(node, analysis) or sized:
+        raise Refused("needs-integer", f"`{ast.unparse(node)}` is taken as a size")
 
 
 def _check_guarded(block: DenseBlock, inner: Lowered, name: str) -> None:
@@ -153,7 +179,9 @@ def _extreme(
     test = f"{inner.rows.text.join(['(', ')']) if inner.rows.inverted else inner.rows.mask}.any()"
     message = f'"{name}() of an empty selection"'
     if block.guarded is None:
-        block.lines.append(f"{block.torch}._assert_async({test}, {message})")
+        check = f"{block.torch}._assert_async({test}, {message})"
+        if block.lines[-1:] != [check]:
+            block.lines.append(check)
         block.found.asserted = True
     bound = 'float("inf")' if largest else '-float("inf")'
     return _made(f"{value.operand}.masked_fill({wide.rest}, {bound}).{name}({over})")

@@ -76,6 +76,7 @@ class Lowered:
         number: it is a Python number, or a tensor without dimensions.
         routed: rows were found in pairs with slots, by the mask with this text.
         weighted: weights of all slots of a row have been summed, so rows may only be added.
+        zero: the text for which what is not selected is zero, if there is one.
     """
 
     text: str
@@ -89,6 +90,12 @@ class Lowered:
     number: bool = False
     routed: str | None = None
     weighted: bool = False
+    zero: str = ""
+
+    @property
+    def zeroed(self) -> bool:
+        """Whether what is not selected is zero, so that a sum needs no fill."""
+        return bool(self.zero) and self.zero == self.text
 
     @property
     def operand(self) -> str:

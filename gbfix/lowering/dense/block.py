@@ -70,6 +70,7 @@ class DenseBlock:
         self.lines = self.masks.lines
         self.found = Found()
         self.held: dict[str, Lowered] = {}
+        self.unread: set[str] = set()
         self.indices: dict[str, Index] = {}
         self.hits: set[str] = set()
         self.numbered: str | None = None

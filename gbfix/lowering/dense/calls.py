@@ -19,6 +19,7 @@ from gbfix.lowering.dense.forms import (
 )
 from gbfix.lowering.dense.indexing import rows_taken
 from gbfix.lowering.dense.norms import lower_norm
+from gbfix.lowering.dense.zeros import zero_filled
 from gbfix.lowering.reductions import REDUCTIONS, losses, reduced
 from gbfix.lowering.rowwise import Needs, NotRowwise, call_is_rowwise
 from gbfix.lowering.selection import Lowered
@@ -61,7 +62,8 @@ def lower_call(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:
         return loss
     if name in REDUCTIONS:
         given = operands(node, block.context.analysis)
-        inner = block.lower(given[0])
+        alone = len(given) == 1 and not node.keywords and name in {"sum", "nansum", "mean"}
+        inner = (zero_filled(block, given[0]) if alone else None) or block.lower(given[0])
         if inner.rows is not None:
             made = reduced(block, node, name, given, inner)
             if made is not None:

@@ -29,6 +29,7 @@ def lower(block: DenseBlock, node: ast.expr, fill: int | None = None) -> Lowered
         Refused: where selected rows are used in a way that has no dense form.
     """
     if isinstance(node, ast.Name) and node.id in block.held:
+        block.unread.discard(node.id)
         return block.held[node.id]
     if block.index(node) is not None or found_rows(node, block.context.analysis) is not None:
         raise Refused("index-leaves", f"`{ast.unparse(node)}` is used as more than an index")

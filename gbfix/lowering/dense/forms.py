@@ -41,14 +41,14 @@ def compose(block: DenseBlock, node: ast.expr, children: Sequence[tuple[ast.expr
         )
         text += lowered.operand if loose and isinstance(child, BARE) else lowered.text
         at = view.end(child)
-        if isinstance(child, ast.IfExp) and lowered.bare and loose:
+        if isinstance(child, (ast.IfExp, ast.BinOp)) and lowered.bare and loose:
             text, at = _unwrapped(text, lowered.text, at, view)
     text += view.slice(at, view.end(node))
     return flatten(text) if "\n" in text else text
 
 
 def _unwrapped(text: str, inner: str, at: int, view: View) -> tuple[str, int]:
-    """Text that ends with what was a conditional expression in parentheses, without them."""
+    """Text that ends with what was an expression in parentheses, without them."""
     head, rest = text[: -len(inner)], view.source.text[at:]
     if not head.rstrip().endswith("(") or not rest.lstrip().startswith(")"):
         return text, at

@@ -11,6 +11,7 @@ from gbfix.analysis.dynamic import selected_by
 from gbfix.analysis.trees import walk
 from gbfix.lowering.dense.forms import copy_with
 from gbfix.lowering.dense.stores import accumulate, check_place, store, store_augmented
+from gbfix.lowering.dense.zeros import only_reduced
 from gbfix.lowering.routing import distinct_rows, found_in, found_rows, pair_index, row_index
 
 if TYPE_CHECKING:
@@ -75,10 +76,16 @@ def assign(block: DenseBlock, statement: ast.Assign, target: ast.expr) -> None:
             store(block, statement, target, selected or target.slice)
             return
         check_place(block, target)
-    value = block.lower(statement.value, fill=1 if isinstance(target, ast.Name) else None)
+    reduced = only_reduced(block, statement, target)
+    named = isinstance(target, ast.Name) and not reduced
+    value = block.lower(statement.value, fill=1 if named else None)
     if value.rows is not None:
         if not isinstance(target, ast.Name):
             raise Refused("rows-leave", "selected rows are kept where they are not followed")
+        block.unread.add(target.id)
+        if reduced and value.bare:
+            block.held[target.id] = replace(value, changed=True)
+            return
         if value.weighted and block.lines[-1].startswith(f"{value.text} = "):
             block.lines[-1] = f"{target.id}{block.lines[-1].removeprefix(value.text)}"
         else:
