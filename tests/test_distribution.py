@@ -93,6 +93,31 @@ def test_completion_can_be_shown(capfd: pytest.CaptureFixture[str]) -> None:
     assert done.returncode == 0 and "_gbfix_completion" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("gbfix explain tensor-br", "tensor-branch"),
+        ("gbfix check --select GBF101,gua", "GBF101,guard"),
+        ("gbfix apply --fix-with custom", "custom-op"),
+        ("gbfix migrate --require ver", "verified"),
+    ],
+)
+def test_values_are_completed(words: str, offered: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gbfix"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "_GBFIX_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split()) - 1),
+        },
+    )
+    assert done.stdout.split() == [offered], done.stderr
+
+
 def test_the_pages_build_without_warnings(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     done = subprocess.run(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gbfix.cli import completing
 from gbfix.errors import UserError
 from gbfix.report.spans import Line, Span, line, print_lines
 
@@ -31,6 +32,7 @@ def explain(
         str,
         typer.Argument(
             metavar="CODE",
+            autocompletion=completing.explained,
             help="A code or name of a diagnosis (GBF101), a fix, or an entry of PyTorch's registry "
             "of graph breaks (GB0170).",
         ),

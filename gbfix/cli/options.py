@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from gbfix.cli import completing
 from gbfix.cli.requests import STDIN, Request, parse_at, request
 from gbfix.settings import Branch, CheckStyle, Region, SideEffects
 
@@ -34,12 +35,17 @@ Select = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SELECTORS",
+        autocompletion=completing.selectors,
         help="Codes, prefixes of codes, or names of diagnoses or transforms, with commas between.",
     ),
 ]
 Ignore = Annotated[
     list[str] | None,
-    typer.Option(metavar="SELECTORS", help="What to leave out, named as in --select."),
+    typer.Option(
+        metavar="SELECTORS",
+        autocompletion=completing.selectors,
+        help="What to leave out, named as in --select.",
+    ),
 ]
 Exclude = Annotated[
     list[str] | None,
@@ -95,6 +101,7 @@ FixWith = Annotated[
     typer.Option(
         "--fix-with",
         metavar="FIXES",
+        autocompletion=completing.fixes,
         help="Prefer these fixes to others; some, such as custom-op, are only made on request.",
     ),
 ]
