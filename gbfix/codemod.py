@@ -1,7 +1,8 @@
 """The fixes as a codemod of libcst, for those who run everything through its runner.
 
-    python -m libcst.tool codemod -x gbfix.codemod.FixGraphBreaks src/
+    python -m libcst.tool codemod -x --no-format gbfix.codemod.FixGraphBreaks src/
 
+Without `--no-format` the runner has black format every changed file, and fails where there is none.
 It is `fix_source` behind libcst's interface, and may know nothing else.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -132,10 +133,14 @@ def test_the_codemod_under_the_runner_of_libcst(tmp_path: Path, newline: str) ->
     path = tmp_path / "model.py"
     text = MODEL.replace("\n", newline)
     path.write_bytes(text.encode())
-    command = ["codemod", "-x", "gbfix.codemod.FixGraphBreaks", "--no-format", "-j", "1", str(path)]
+    page = (Path(__file__).parent.parent / "docs" / "library.md").read_text(encoding="utf-8")
+    (documented,) = (line for line in page.splitlines() if "libcst.tool" in line)
+    python, *command = documented.replace("src/", path.name).split()
+    assert python == "python"
     done = subprocess.run(
-        [sys.executable, "-m", "libcst.tool", *command],
+        [sys.executable, *command],
         cwd=tmp_path,
+        env={**os.environ, "PATH": ""},  # no black
         capture_output=True,
         text=True,
         check=False,
