@@ -151,6 +151,18 @@ def test_only_changed_lines_are_reported(
     assert len(codes(capsys, "--diff-base", "HEAD")) == 3
 
 
+def test_a_new_name_changes_no_line(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = path(repository).relative_to(repository), Path("other", "namë.py")
+    (repository / new.parent).mkdir()
+    git(repository, "mv", str(old), str(new))
+    assert codes(capsys, "--diff-base", "HEAD") == []
+    text = MODEL.replace("x.sum() > 1", "x.sum() > 2")
+    (repository / new).write_text(text, encoding="utf-8")
+    assert codes(capsys, "--diff-base", "HEAD") == ["GBF101"]
+    git(repository, "commit", "-am", "two")
+    assert codes(capsys, "--diff-base", "HEAD~1") == ["GBF101"]
+
+
 def test_the_base_is_where_the_branch_left(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,6 +220,18 @@ def test_what_is_gone_is_mentioned(folder: Path, capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     assert main(["check", *BASELINE]) == 0
     assert "2 of its findings are no more" in capsys.readouterr().err
+
+
+def test_a_file_that_is_gone_leaves_the_baseline(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["check", *BASELINE, "--write-baseline"])
+    path(folder).unlink()
+    (folder / "rest.py").write_text("import torch\n", encoding="utf-8")
+    assert main(["check", *BASELINE, "--write-baseline"]) == 0
+    capsys.readouterr()
+    path(folder).write_text(MODEL, encoding="utf-8")
+    assert codes(capsys, *BASELINE) == ["GBF201", "GBF101"]
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"version": 1}', '{"version": 9, "findings": {}}'])

@@ -28,7 +28,8 @@ class Compared:
     Attributes:
         result: the run with only its new findings.
         known: how many findings the baseline accounts for.
-        gone: how many findings of the baseline are no more, in files that were looked at.
+        gone: how many findings of the baseline are no more, in files that were looked at and in those
+            that are not there any more.
         remaining: the baseline without what is gone.
     """
 
@@ -87,6 +88,11 @@ def compare(result: RunResult, known: Counts, path: Path) -> Compared:
         gone += sum(left.values())
         remaining[name] = Counter(known.get(name, {})) - left
         files.append(replace(file, findings=tuple(new)))
+    folder = Path(os.path.realpath(path.parent))
+    for name in remaining.keys() - {_name(file.path, path) for file in result.files}:
+        if not os.path.lexists(folder / name):
+            gone += sum(remaining[name].values())
+            remaining[name] = {}
     kept = {name: counts for name, counts in remaining.items() if counts}
     return Compared(replace(result, files=tuple(files)), accounted, gone, kept)
 
