@@ -205,6 +205,29 @@ def test_map_leads_into_folders_and_files(browser: Browser, report: Path) -> Non
     assert browser.all("#map .bars .bar-row")[0].is_displayed()
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_number_of_the_map_is_cut(browser: Browser, tmp_path: Path, width: int) -> None:
+    browser.look(width)
+    path = tmp_path / "report.html"
+    path.write_text(page(outcome(300)), encoding="ascii")
+    browser.open(path)
+    cut = browser.run(
+        "return [...document.querySelectorAll('.cell .n')].filter((n) => "
+        "n.scrollWidth > n.clientWidth || n.getBoundingClientRect().right > "
+        "n.parentElement.getBoundingClientRect().right).map((n) => n.textContent)"
+    )
+    assert browser.all(".cell .n") and cut == []
+
+
+def test_figures_of_files_stand_below_each_other(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    lefts = browser.run(
+        "return [...document.querySelectorAll('#files .row-marks .split')]"
+        ".map((bar) => Math.round(bar.getBoundingClientRect().left))"
+    )
+    assert len(lefts) > 10 and len(set(lefts)) == 1
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [375, 1280])
 def test_fits_any_width_and_can_be_read(

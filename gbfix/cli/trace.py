@@ -6,6 +6,8 @@ goes to standard error, and the exit code is the program's.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -113,6 +115,8 @@ def trace(
         path.parent.mkdir(parents=True, exist_ok=True)
         if output == DEFAULT:
             _keep_from_git(path.parent)
+        if not os.access(path.parent, os.W_OK):  # better now than when the program has run
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if not append:
             store.clear(path)
     except OSError as error:

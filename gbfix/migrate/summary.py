@@ -169,7 +169,8 @@ def delivered(
             sentence = left[file.path]
             sites = tuple(_unfixed(site, sentence) for site in file.sites)
             done.append(replace(file, state=State.NOT_WRITTEN, reason=sentence, sites=sites))
-            errors.append(Error(file.path, f"not written: {sentence}."))
+            said = sentence.removeprefix("not written, since ")
+            errors.append(Error(file.path, f"not written: {said}."))
         else:
             done.append(replace(file, state=State.WRITTEN))
     return tuple(done), tuple(errors)

@@ -31,6 +31,9 @@ function splitBar(before, left, whole) {
   }, h('span'));
 }
 
+// What the colours of such bars say.
+const barKey = () => h('p', { class: 'bar-key' }, h('span', { class: 'key fixed' }), 'fixed ', h('span', { class: 'key left' }), 'left');
+
 function arrow(before, after) {
   return h('span', { class: 'arrow' },
     h('span', { class: 'sr' }, 'before '), h('b', null, number(before)),

@@ -39,9 +39,10 @@ function fileRow(file) {
       h('span', { class: 'row-name' }, pathText(file.path)),
       h('span', { class: 'row-marks' },
         file.before > 0 && h('span', { class: 'figures' }, arrow(file.before, file.left), splitBar(file.before, file.left, 0)),
-        file.safeties.map((safety) => safetyBadge(safety, file.sites.filter((site) => site.fix && site.fix.safety === safety).length)),
-        file.state !== 'unchanged' && stateBadge(file.state),
-        file.verdict && verdictBadge(file.verdict))));
+        h('span', { class: 'badges' },
+          file.safeties.map((safety) => safetyBadge(safety, file.sites.filter((site) => site.fix && site.fix.safety === safety).length)),
+          file.state !== 'unchanged' && stateBadge(file.state),
+          file.verdict && verdictBadge(file.verdict)))));
   row.addEventListener('toggle', () => {
     if (row.open && row.children.length === 1) row.append(fileBody(file));
   });

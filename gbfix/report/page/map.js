@@ -96,6 +96,7 @@ function drawMap(section) {
 
   // Places are shares of the picture, so that it also fits paper.
   function cell(node, at, kind, whole) {
+    const figures = `${number(node.before)} \u2192 ${number(node.left)}`;
     const named = at.w > 44 && at.h > 16;
     return h('button', {
       type: 'button', class: 'cell ' + kind, tabindex: '-1', onclick: () => go(node),
@@ -104,7 +105,8 @@ function drawMap(section) {
       '--share': share(Math.min(node.left, node.before), node.before),
     },
     named && h('span', { class: 'name' }, visible(node.name)),
-    (kind === 'head' ? at.w > 150 : named && at.h > 34) && h('span', { class: 'n' }, `${number(node.before)} \u2192 ${number(node.left)}`));
+    // Half a number would be another one.
+    (kind === 'head' ? at.w > 150 : named && at.h > 34 && fits(figures, at.w)) && h('span', { class: 'n' }, figures));
   }
 
   start();
@@ -116,6 +118,9 @@ function drawMap(section) {
     }
   });
 }
+
+// Whether digits have room in a cell.
+const fits = (text, width) => text.length * 7 + 12 <= width;
 
 const share = (part, whole) => (100 * part) / whole + '%';
 

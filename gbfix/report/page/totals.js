@@ -93,7 +93,7 @@ function diagnoses(by) {
   if (!rows.length) return null;
   const most = rows[0][1].before;
   return h('div', { class: 'card' },
-    h('h3', null, 'By diagnosis'),
+    h('div', { class: 'map-head' }, h('h3', null, 'By diagnosis'), barKey()),
     h('ul', { class: 'bars' }, rows.map(([code, change]) =>
       h('li', null, h('button', {
         type: 'button', class: 'bar-row', onclick: () => setFilter({ code }, 'filters'),
