@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gbfix.migrate.summary import fragments_of
 from gbfix.report.html import page
 from tests.generators_migration import outcome
 from tests.test_report_migration import hostile
@@ -167,6 +168,17 @@ def test_diffs_are_drawn_when_opened_by_keyboard(browser: Browser, report: Path)
     browser.run(f"{numbers}.textContent = '1234567'")
     assert browser.run(f"return {numbers}.offsetHeight") == height
     assert browser.all("#files .row .sites li")
+
+
+def test_entries_count_fragments_as_the_totals_do(browser: Browser, report: Path) -> None:
+    browser.open(report)
+    shown = browser.run(
+        "return [...document.querySelectorAll('#entries .figures')].map((e) => "
+        "[...e.querySelectorAll('b')].map((b) => Number(b.textContent)))"
+    )
+    fragments = fragments_of(outcome(150).checked)
+    assert fragments is not None
+    assert [sum(side) for side in zip(*shown, strict=True)] == [fragments.before, fragments.after]
 
 
 def test_graphs_of_an_entry_show_what_cut_them(browser: Browser, report: Path) -> None:

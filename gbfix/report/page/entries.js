@@ -25,12 +25,18 @@ function entryRow(one) {
     h('summary', null,
       h('span', { class: 'row-name' }, h('b', null, visible(one.name)), ' ', h('span', { class: 'folder' }, visible(one.path))),
       h('span', { class: 'row-marks' },
-        before && after && h('span', { class: 'figures' }, arrow(before.graphs, after.graphs), ' graphs'),
+        before && after && h('span', { class: 'figures' }, arrow(fragmentsOf(before), fragmentsOf(after)), ' fragments'),
         verdictBadge(one.status))));
   row.addEventListener('toggle', () => {
     if (row.open && row.children.length === 1) row.append(h('div', { class: 'row-body' }, evidence(one), fragmentsPicture(one)));
   });
   return row;
+}
+
+// As in the totals: what was compiled again, for other inputs, is no other fragment.
+function fragmentsOf(captured) {
+  const recorded = captured.fragments || [];
+  return recorded.length ? recorded.filter((fragment) => !fragment.again).length : captured.graphs;
 }
 
 function evidence(one) {

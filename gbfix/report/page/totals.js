@@ -58,7 +58,7 @@ function progress(parts, totals) {
   return [
     h('div', { class: 'stack', 'aria-hidden': 'true' },
       parts.map(([name, n]) => h('span', { class: 'part ' + name, '--share': (100 * n) / whole + '%' })),
-      h('span', { class: 'part left', '--share': (100 * totals.left) / whole + '%' })),
+      totals.left > 0 && h('span', { class: 'part left', '--share': (100 * totals.left) / whole + '%' })),
     h('ul', { class: 'legend' },
       parts.map(([name, n]) => h('li', { class: name }, `${name} `, h('b', null, number(n)))),
       h('li', { class: 'left' }, 'left ', h('b', null, number(totals.left)))),
