@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +17,10 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.naming import named
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import FunctionInfo, Module, Project
-from gbfix.analysis.record import Analysis
 from gbfix.analysis.regions import Regions
 from gbfix.findings import FileError, FileResult, RunResult
 from gbfix.looking import At, FileState, Looking, Only, Proposal, parsed, position_before
+from gbfix.narrowed import narrow
 from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
 from gbfix.suppressions import parse, unused_notices
@@ -119,38 +119,6 @@ class _ByName:
                 self._known |= {info.node: self._is_reached(info) for info in module.functions()}
             self._modules = [m for m in self._modules if not m.parsed]
         return self._known.get(node, False)
-
-
-class _Everything:
-    """All functions."""
-
-    def __contains__(self, _: object) -> bool:
-        return True
-
-
-class _Narrowed:
-    """The functions of a region of which some were looked for; others when they are asked for."""
-
-    def __init__(self, found: Mapping[ast.AST, FunctionInfo], regions: Regions) -> None:
-        self._found = set(found)
-        self._regions = regions
-        self._whole = False
-
-    def __contains__(self, node: object) -> bool:
-        if node not in self._found and not self._whole and isinstance(node, ast.AST):
-            known = node in self._regions.functions
-            self._look_for(frozenset({node}) if known else None)
-            self._whole = node not in self._found  # all was looked at in vain
-        return node in self._found
-
-    def complete(self) -> None:
-        """Look for all functions."""
-        if not self._whole:
-            self._look_for(None)
-            self._whole = True
-
-    def _look_for(self, wanted: frozenset[ast.AST] | None) -> None:
-        self._found.update(self._regions.reached(wanted))
 
 
 @contextlib.contextmanager
@@ -272,7 +240,7 @@ class _Run(Looking):
             }
         facts.region = frozenset(found)
         if wanted is not None:
-            self._narrow(facts, found, regions)
+            narrow(facts, found, regions)
         if self.others is not None:
             facts.region = _ByName(facts.project.given, self._is_reached)
         facts.find_places = regions.places
@@ -282,23 +250,6 @@ class _Run(Looking):
                 continue
             functions.setdefault(info.module, []).append(info)
         return functions
-
-    def _narrow(
-        self, facts: Facts, found: Mapping[ast.AST, FunctionInfo], regions: Regions
-    ) -> None:
-        """Let facts answer for a whole region of which only a part was looked for yet."""
-        region, calling = _Narrowed(found, regions), facts.calling
-
-        def calling_any(info: FunctionInfo) -> Iterable[Analysis]:
-            region.complete()  # with the analyses that tell who calls whom
-            return calling(info)
-
-        def caught_by(info: FunctionInfo) -> str | None:
-            if facts.caught_among(info, _Everything()) is None:
-                return None  # as a rule, and then the region does not matter
-            return facts.caught_among(info, region)
-
-        facts.region, facts.calling, facts.caught_by = region, calling_any, caught_by
 
     def _wanted(self, regions: Regions, todo: Sequence[FileState]) -> frozenset[ast.AST] | None:
         """The functions around the place that proposals are made for; None if all count."""

@@ -32,7 +32,14 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.reads import CAPTURE, ReadKind, fails_captured, is_captured, reads
+from gbfix.analysis.reads import (
+    CAPTURE,
+    ReadKind,
+    fails_captured,
+    is_captured,
+    may_fail_captured,
+    reads,
+)
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.symbols import check_function, check_read
 from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION, TENSOR_TO_LIST
@@ -68,9 +75,10 @@ def _check_others(context: Context) -> None:
         Refused: for one that would fail.
     """
     for info in context.info.module.functions():
-        analysis = context.facts.analysis(info) if info.node in context.facts.region else None
+        analysis = context.facts.analysis(info) if may_fail_captured(info) else None
         for read in reads(analysis) if analysis is not None else ():
-            if analysis is not None and fails_captured(read, analysis):
+            # Last: to find out whether a function is in the region, much of it may have to be found.
+            if analysis and fails_captured(read, analysis) and info.node in context.facts.region:
                 text = ast.unparse(read.node)
                 raise Refused(
                     "breaks-others", f"compiling fails under it where `{text}` is counted"

@@ -31,12 +31,12 @@ class CallIndex:
         for module, kept in list(self.facts.all_kept()):
             known = self._seen.get(module, 0)
             for analysis in list(islice(kept.analyses.values(), known, None)):
-                if analysis.info.node in self.facts.region:
-                    for callee, _ in calls(analysis, self.facts):
-                        found = self._callers.setdefault(callee.node, {})
-                        found[analysis.info.node] = analysis
+                for callee, _ in calls(analysis, self.facts):
+                    found = self._callers.setdefault(callee.node, {})
+                    found[analysis.info.node] = analysis
             self._seen[module] = len(kept.analyses)
-        return list(self._callers.get(info.node, {}).values())
+        callers = list(self._callers.get(info.node, {}).items())
+        return [analysis for node, analysis in callers if node in self.facts.region]
 
 
 def calls(analysis: Analysis, facts: Facts) -> Iterator[tuple[FunctionInfo, ast.Call]]:

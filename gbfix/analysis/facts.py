@@ -95,6 +95,9 @@ class Facts:
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
         self._made: dict[DynamoSetting, bool] = {}
         self.calling: Callable[[FunctionInfo], Iterable[Analysis]] = CallIndex(self).calling
+        # Whether functions that are wanted may lead to a function. `calling` knows the way then.
+        self.led_to_by: Callable[[FunctionInfo, Callable[[FunctionInfo], bool]], bool]
+        self.led_to_by = lambda info, wanted: True
         self.caught_by: Callable[[FunctionInfo], str | None] = lambda info: self.caught_among(
             info, self.region
         )

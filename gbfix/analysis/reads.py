@@ -16,7 +16,7 @@ from enum import Enum
 from gbfix.analysis.counted import counted
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.project import Module
+from gbfix.analysis.project import FunctionInfo, Module, words
 from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.trees import of_kind, walk
 from gbfix.analysis.values import Kind, Value
@@ -157,6 +157,13 @@ def fails_captured(read: Read, analysis: Analysis) -> bool:
     """Whether compiling fails under `capture_scalar_outputs` at a read (seen on torch 2.13)."""
     call = _call_of(read.node, analysis) if read.kind is ReadKind.POSITION else None
     return call is not None and ast.unparse(call.func).rpartition(".")[2] in _FAILING
+
+
+def may_fail_captured(info: FunctionInfo) -> bool:
+    """Whether a function may hold a read that fails under it, by the names in its text."""
+    node = info.node
+    text = info.module.source.lines_text(node.lineno, node.end_lineno or node.lineno)
+    return not _FAILING.isdisjoint(words(text))
 
 
 def _call_of(node: ast.expr, analysis: Analysis) -> ast.Call | None:

@@ -10,6 +10,7 @@ are kept elsewhere and are not lost.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -18,10 +19,13 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.trees import loops_around, walk
+from gbfix.analysis.project import FunctionInfo
+from gbfix.analysis.trees import loops_around, statements, walk
 from gbfix.analysis.values import Kind
 
 _MOST_CALLERS = 200
+_CONSTRUCTING = frozenset({"__init__", "__post_init__"})
+_OWN_CALL = re.compile(r"\bself(?:\s|\\)*\.(?:\s|\\)*(\w+)(?:\s|\\)*\(")
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ def check_stores(
     writes = list(_writes(analysis, facts))
     inside = [w for w in writes if f"{w.base}.{w.name}" in set(outputs)]
     _check_around(place, writes, inside, analysis, operator)
+    if not facts.led_to_by(analysis.info, lambda info: _may_lose(info, facts)):
+        return
     seen = {analysis.info.node}
     todo = [analysis.info]
     while todo and len(seen) < _MOST_CALLERS:
@@ -99,11 +105,61 @@ def _repeated(node: ast.AST, analysis: Analysis) -> set[ast.AST]:
     return {n for loop in loops_around(parents.get(node), function, parents) for n in walk(loop)}
 
 
+def _may_lose(info: FunctionInfo, facts: Facts) -> bool:
+    """Whether a function may set attributes of one object before and after something it calls.
+
+    Told by its syntax, since most functions do not: what it would take to analyse them is saved.
+    """
+    if info.node.name in _CONSTRUCTING:
+        return False
+    bases: set[str] = set()
+    for target in _targets(info):
+        base = dotted(target.value)
+        around = loops_around(target, info.node, info.module.parents)
+        if base is not None and (base in bases or next(around, None) is not None):
+            return True
+        bases.update([base] if base is not None else ())
+    return _calls_writing(info, facts, frozenset())
+
+
+def _calls_writing(info: FunctionInfo, facts: Facts, seen: frozenset[ast.AST]) -> bool:
+    """Whether a function may call a method of its own object that sets attributes."""
+    node, owner = info.node, info
+    text = info.module.source.lines_text(node.lineno, node.end_lineno or node.lineno)
+    names = sorted(set(_OWN_CALL.findall(text)))
+    while owner.owner is None and owner.outer is not None:
+        owner = owner.outer
+    if owner.owner is None:
+        return bool(names)
+    methods = [facts.project.method(owner.owner, name) for name in names]
+    return any(
+        next(_targets(m), None) is not None or _calls_writing(m, facts, seen | {node})
+        for m in methods
+        if m is not None and m.node not in seen and m.node.name not in _CONSTRUCTING
+    )
+
+
+def _targets(info: FunctionInfo) -> Iterator[ast.Attribute]:
+    """The attributes that statements of a function bind."""
+    for statement in statements(info.node):
+        targets: list[ast.expr] = []
+        if isinstance(statement, ast.Assign):
+            targets = statement.targets
+        elif isinstance(statement, (ast.AnnAssign, ast.AugAssign, ast.For, ast.AsyncFor)):
+            targets = [statement.target]
+        elif isinstance(statement, (ast.With, ast.AsyncWith)):
+            targets = [i.optional_vars for i in statement.items if i.optional_vars is not None]
+        for target in targets:
+            for node in walk(target) if target.__class__ is not ast.Name else ():
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                    yield node
+
+
 def _writes(
     analysis: Analysis, facts: Facts, seen: frozenset[ast.AST] = frozenset()
 ) -> Iterator[_Write]:
     function = analysis.info.node
-    if function.name in ("__init__", "__post_init__"):
+    if function.name in _CONSTRUCTING:
         return
     for node in walk(function):
         if node.__class__ is not ast.Attribute and node.__class__ is not ast.Call:
