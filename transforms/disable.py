@@ -103,7 +103,7 @@ def _reason(site: BreakSite, context: Context) -> str:
         return _PLAIN
     if calls_layers(context.info.node.body, context.analysis, context.facts, {context.info.node}):
         raise NotApplicable("traces-work", "the function calls layers or other functions")
-    if _is_skipped(site, context):
+    if any(_is_skipped(s, context) for s in context.sites if s.certain or s is site):
         return _SKIPPED
     returned = [n for n in walk(context.info.node) if isinstance(n, ast.Return)]
     if all(n.value is None for n in returned):

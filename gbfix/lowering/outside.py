@@ -8,17 +8,32 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.modules import FunctionInfo
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
+
+# Methods of arrays and tensors that no layer is named after.
+_OF_ARRAYS = frozenset(
+    "item tolist reshape max min sum mean any all astype copy flatten argmax argmin".split()
+)
 
 
 def calls_layers(
     nodes: Iterable[ast.AST], analysis: Analysis, facts: Facts, seen: set[ast.AST]
 ) -> bool:
     """Whether code calls a layer, or what is not known, itself or through another function."""
+    inside: set[ast.AST] = set()
     for node in (inner for outer in nodes for inner in walk(outer)):
+        if node in inside:
+            continue
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node not in seen:
+            inside |= set(walk(node))
+            local = analysis.info.module.function_of.get(node)
+            if local is None or _runs_layers(local, facts, seen):
+                return True
         if not isinstance(node, ast.Call):
             continue
         called = analysis.values.get(node.func)
@@ -26,14 +41,18 @@ def calls_layers(
             if _is_unknown(node.func, analysis):
                 return True
             continue
-        inner = facts.project.function_info(called.reference) if called.reference else None
-        if inner is None or inner.node in seen:
+        if called.reference is None or called.reference.startswith("numpy."):
             continue
-        seen.add(inner.node)
-        other = facts.analysis(inner)
-        if other is None or calls_layers(inner.node.body, other, facts, seen):
+        inner = facts.project.function_info(called.reference)
+        if inner is not None and inner.node not in seen and _runs_layers(inner, facts, seen):
             return True
     return False
+
+
+def _runs_layers(info: FunctionInfo, facts: Facts, seen: set[ast.AST]) -> bool:
+    seen.add(info.node)
+    analysis = facts.analysis(info)
+    return analysis is None or calls_layers(info.node.body, analysis, facts, seen)
 
 
 def calls_functions(nodes: Iterable[ast.AST], analysis: Analysis, facts: Facts) -> bool:
@@ -51,9 +70,19 @@ def calls_functions(nodes: Iterable[ast.AST], analysis: Analysis, facts: Facts) 
 
 def _is_unknown(function: ast.expr, analysis: Analysis) -> bool:
     """Whether a call of no known function may run a layer: no method of a tensor or container does."""
+    if isinstance(function, ast.Name):
+        return function.id not in _defined(analysis)
     if not isinstance(function, ast.Attribute):
         return True
+    if function.attr in _OF_ARRAYS:
+        return False
     receiver = analysis.values.get(function.value)
     if receiver is not None and receiver.kinds & Kind.MODULE:
         return function.attr != "register_buffer"
     return receiver is None or bool(receiver.kinds & Kind.UNKNOWN)
+
+
+def _defined(analysis: Analysis) -> set[str]:
+    """Names of functions that are defined in the function, which are looked into where they stand."""
+    found = {n.name for n in walk(analysis.info.node) if isinstance(n, ast.FunctionDef)}
+    return found - set(definitions_of(analysis.info.node, analysis.info.module).stores)

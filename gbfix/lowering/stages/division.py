@@ -15,10 +15,17 @@ from gbfix.lowering.bindings import defined, needed_names, stored, surely_bound
 from gbfix.lowering.output import only_speaks
 from gbfix.lowering.stages.apart import taken_apart
 from gbfix.lowering.stages.parts import Divided, Item, Part
-from gbfix.lowering.stages.staying import Staying, is_broken, is_compiled_alone, stays, work
+from gbfix.lowering.stages.staying import (
+    Staying,
+    gives_tensors,
+    is_broken,
+    is_compiled_alone,
+    stays,
+    work,
+)
 
-# One operation alone is not worth a function, and nobody follows more functions than these.
-_LEAST_WORK = 2
+# Two operations are not worth a function, and nobody follows more functions than these.
+_LEAST_WORK = 3
 _MOST_PARTS = 4
 
 
@@ -107,9 +114,11 @@ class _Divider:
 
     def _flush(self, run: Sequence[Item], place: str) -> None:
         items = list(run)
-        while items and not items[0].work:
+        while items and not self._concerns_tensors(items[0]):
             del items[0]
-        while items and not items[-1].work and not any(i.returns for i in items):
+        while items and not self._concerns_tensors(items[-1]):
+            if any(i.returns for i in items):
+                break
             del items[-1]
         if sum(i.work for i in items) < _LEAST_WORK:
             return
@@ -125,6 +134,11 @@ class _Divider:
                 return
         given, results = self._interface(items)
         self.parts.append(Part(tuple(items), place, given, results))
+
+    def _concerns_tensors(self, item: Item) -> bool:
+        return bool(item.work) or (
+            item.text is None and gives_tensors(item.statement, self._staying)
+        )
 
     def _is_call(self, statement: ast.stmt) -> bool:
         """`h = self.encode(x)`: the function is compiled by itself."""

@@ -20,6 +20,7 @@ from gbfix.diagnoses import LOOP_EXIT, TENSOR_LOOP
 from gbfix.fixes import Context
 from gbfix.lowering.stages.choosing import calls_drawn, calls_seeding
 from gbfix.lowering.stages.parts import Divided
+from gbfix.lowering.stages.staying import is_trifling
 from gbfix.python_diagnoses import (
     AUTOGRAD_CALL,
     RANDOM_CALL,
@@ -100,6 +101,8 @@ def check_gain(divided: Divided, sites: Sequence[BreakSite], context: Context) -
         made_here = facts.project.class_info(value.reference)
         if known is not None or made_here is not None:
             own = own or _is_compiled(node, known, context)
+        elif is_trifling(value):
+            continue
         elif value.kinds & Kind.MODULE and not any(s.node is node for s in sites):
             text = ast.unparse(node.func)
             raise NotApplicable("layer-left", f"`{text}` would be left to Python")

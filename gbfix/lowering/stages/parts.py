@@ -20,7 +20,7 @@ class Item:
         binds: names that it surely binds.
         may_bind: names that it binds on some path.
         stays: it has to run in Python.
-        work: how many operations it computes tensors with; a layer counts as two.
+        work: how many operations it computes tensors with; a layer counts as three.
         returns: it may end the function.
         later: names that what follows in the same statement reads.
     """

@@ -10,7 +10,7 @@ import ast
 from dataclasses import dataclass
 
 from gbfix.analysis.trees import walk
-from gbfix.analysis.values import Kind
+from gbfix.analysis.values import Kind, Value
 from gbfix.fixes import Context
 from gbfix.lowering.views import in_loop_of
 
@@ -19,6 +19,15 @@ _UNUSUAL = (
     ast.Nonlocal, ast.Delete, ast.Yield, ast.YieldFrom, ast.Await, ast.Try, ast.Match, ast.NamedExpr,
 )  # fmt: skip
 _FILLED = frozenset("zeros ones full empty arange tensor eye linspace".split())
+# What fills new tensors, and what gives a tensor in another form: no graph makes these faster.
+_FREE = frozenset(
+    "new_zeros new_ones new_full new_empty new_tensor zeros_like ones_like full_like empty_like "
+    "view view_as expand expand_as unsqueeze squeeze transpose "
+    "permute t flatten unbind chunk split narrow select detach clone contiguous to type type_as float "
+    "half double bfloat16 long int bool cpu cuda size dim numel".split()
+).union(_FILLED)
+_BUILTINS = frozenset({"max", "min", "len", "abs", "float", "int", "bool", "tuple", "list"})
+_TRIFLING = frozenset("Dropout Identity ReLU GELU SiLU Tanh Sigmoid Softmax Flatten".split())
 
 
 @dataclass(frozen=True)
@@ -77,29 +86,52 @@ def names_kept(node: ast.AST, staying: Staying) -> bool:
     return any(isinstance(n, ast.Name) and n.id in staying.kept for n in walk(node))
 
 
+def gives_tensors(node: ast.AST, staying: Staying) -> bool:
+    """Whether tensors are made of others somewhere, if only in another form."""
+    values = staying.context.analysis.values
+    for inner in walk(node):
+        value = values.get(inner)
+        if value is None or not value.kinds & (Kind.TENSOR | Kind.MAYBE):
+            continue
+        if isinstance(inner, (ast.BinOp, ast.UnaryOp, ast.Subscript)):
+            return True
+        if isinstance(inner, ast.Call):
+            if ast.unparse(inner.func).rpartition(".")[2] not in _FILLED:
+                return True
+    return False
+
+
 def work(node: ast.AST, staying: Staying) -> int:
-    """How many operations compute with tensors that they are given; layers count as two."""
+    """How many operations compute with tensors that they are given; layers count as three."""
     values = staying.context.analysis.values
     count = 0
     for inner in walk(node):
         value = values.get(inner)
         if value is None or not value.kinds & (Kind.TENSOR | Kind.MAYBE):
             continue
-        if isinstance(inner, (ast.BinOp, ast.UnaryOp, ast.Subscript)):
+        if isinstance(inner, (ast.BinOp, ast.UnaryOp)):
             count += 1
         if isinstance(inner, ast.Call):
-            name = ast.unparse(inner.func).rpartition(".")[2]
-            count += 0 if name in _FILLED else 2 if _is_larger(inner, staying) else 1
+            count += _work_of(inner, staying)
     return count
 
 
-def _is_larger(call: ast.Call, staying: Staying) -> bool:
-    """Whether a call runs a layer, or a function of the project."""
+def _work_of(call: ast.Call, staying: Staying) -> int:
     value = staying.context.analysis.values.get(call.func)
-    if value is None:
-        return False
-    known = staying.context.facts.project.function_info(value.reference)
-    return known is not None or bool(value.kinds & Kind.MODULE)
+    name = ast.unparse(call.func).rpartition(".")[2]
+    if value is not None:
+        if staying.context.facts.project.function_info(value.reference) is not None:
+            return 2
+        if value.kinds & Kind.MODULE:
+            return 1 if is_trifling(value) else 3
+    if isinstance(call.func, ast.Name) and name in _BUILTINS:
+        return 0
+    return 0 if name in _FREE else 1
+
+
+def is_trifling(layer: Value) -> bool:
+    """Whether a layer is one operation that nothing is fused with where it stands alone."""
+    return (layer.reference or "").rpartition(".")[2] in _TRIFLING
 
 
 def is_compiled_alone(call: ast.Call, staying: Staying) -> bool:
@@ -111,8 +143,7 @@ def is_compiled_alone(call: ast.Call, staying: Staying) -> bool:
     known = facts.project.function_info(value.reference) or facts.project.class_info(
         value.reference
     )
-    plain = (ast.Name, ast.Attribute, ast.Constant)
     arguments = [*call.args, *(k.value for k in call.keywords)]
     return known is not None and all(
-        isinstance(a, plain) or any(n in staying.broken for n in walk(a)) for a in arguments
+        not work(a, staying) or any(n in staying.broken for n in walk(a)) for a in arguments
     )
