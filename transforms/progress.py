@@ -74,14 +74,45 @@ def propose(site: BreakSite, context: Context) -> Fix:
     bare = isinstance(statement, ast.Assign) or statement.iter is call
     first = view.slice(view.line_start(start), start)
     tail = view.slice(end, view.line_end(end))
-    if not layout.fits(f"{first}{text}{tail}", context.settings.line_length) and bare:
-        unit, indent = context.unit, view.indent(statement)
-        parts = [items, f"if {compiling(torch)}", f"else {flat(view, call)}"]
-        text = f"(\n{''.join(f'{indent}{unit}{p}{chr(10)}' for p in parts)}{indent})"
-    elif not bare and isinstance(context.info.module.parents[call], (ast.BinOp, ast.Attribute)):
+    alone = _only_argument(call, context)
+    if "\n" in view.slice(*alone) or not layout.fits(
+        f"{first}{text}{tail}", context.settings.line_length
+    ):
+        indent = view.indent(statement)
+        lines = _laid_out(items, call, torch, indent + context.unit, context)
+        if bare:
+            text = f"(\n{lines}\n{indent})"
+        elif alone != (start, end):
+            (start, end), text = alone, f"\n{lines}\n{indent}"
+    if not bare and isinstance(context.info.module.parents[call], (ast.BinOp, ast.Attribute)):
         text = f"({text})"
     edits = [Edit(start, end, text), *guarded_runs(statements, context)]
     return Fix("progress", Safety.REVIEW, _REASON, tuple(edits), context.needs_torch)
+
+
+def _only_argument(call: ast.Call, context: Context) -> tuple[int, int]:
+    """Where the arguments of the call around a bar stand, if the bar is all of them; else the bar."""
+    view, parent = context.view, context.info.module.parents[call]
+    start, end = view.start(call), view.end(call)
+    if not isinstance(parent, ast.Call) or parent.args != [call] or parent.keywords:
+        return start, end
+    opening, closing = view.end(parent.func) + 1, view.end(parent) - 1
+    around = view.slice(opening, start) + view.slice(end, closing)
+    return (opening, closing) if not around.strip() else (start, end)
+
+
+def _laid_out(items: str, call: ast.Call, torch: str, indent: str, context: Context) -> str:
+    """The choice over three lines or more."""
+    view, width = context.view, context.settings.line_length - len(indent)
+    function = f"else {flat(view, call.func)}"
+    last = f"{function}({view.slice(view.end(call.func) + 1, view.end(call) - 1).strip()})"
+    if "\n" in last or not layout.fits(last, width):
+        given = [flat(view, a) for a in call.args]
+        given += [f"{k.arg}={flat(view, k.value)}" if k.arg else f"**{flat(view, k.value)}"
+                  for k in call.keywords]  # fmt: skip
+        spaced = layout.call(function, given, width=width, unit=context.unit)
+        last = spaced if "\n" in spaced or "\n" in last else last
+    return layout.indent("\n".join([items, f"if {compiling(torch)}", last]), indent)
 
 
 def _items(call: ast.Call, context: Context) -> str:

@@ -166,8 +166,11 @@ class Operation:
 
     @cached_property
     def tensor_params(self) -> frozenset[str]:
-        """The names of the parameters that hold tensors in some overload."""
-        return frozenset(p.name for p in self._all_params() if p.is_tensor)
+        """The names of the parameters that hold tensors in some overload, and in none a number."""
+        numbers = {p.name for p in self._all_params() if not p.mark}
+        return frozenset(
+            p.name for p in self._all_params() if p.is_tensor and p.name not in numbers
+        )
 
     @cached_property
     def only_tensor_params(self) -> frozenset[str]:
