@@ -32,9 +32,9 @@ from gbfix.lowering.made_alike import Made, made_alike
 from gbfix.lowering.placement import (
     around,
     compiled_block,
-    tensor_guard,
     unlike_shapes,
     width_for,
+    with_tensor_guards,
 )
 from gbfix.lowering.places import check_places, element_reads
 from gbfix.lowering.shared_operands import copies_needed
@@ -145,7 +145,7 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
             comma = "," if len(copies) == 1 else ""
             arguments.append(f"({', '.join(f'{c}.clone()' for c in copies)}{comma})")
     safety, reason = _judged(selection, context)
-    guards = (*parts.guards, *(tensor_guard(name, torch) for name in asked))
+    guards = with_tensor_guards(parts.guards, asked, torch)
     edits = _placed(selection, f"{torch}.{form}", arguments, guards, torch, context)
     return Fix(form, safety, reason, edits, context.needs_torch)
 

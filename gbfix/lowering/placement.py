@@ -8,10 +8,11 @@ original is replaced. Knows statements and offsets, nothing of what the compiled
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from gbfix.analysis.conditions import Guard, Refused
+from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling, operands
 from gbfix.fixes import Context
@@ -37,7 +38,7 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
     """
     node = branch.node
     alone = branch.is_elif or branch.ends or branch.leaves
-    guards = (*branch.split.guards, *(tensor_guard(name, torch) for name in branch.asked))
+    guards = with_tensor_guards(branch.split.guards, branch.asked, torch)
     lead = compiled_block(node, body, torch, guards, context, join="" if alone else "el")
     return (
         lead,
@@ -46,7 +47,16 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
     )
 
 
-def tensor_guard(name: str, torch: str) -> Guard:
+def with_tensor_guards(
+    guards: Sequence[Guard], names: Collection[str], torch: str
+) -> tuple[Guard, ...]:
+    """Guards, and the questions whether names hold tensors, which come before what is asked of them."""
+    read = {n.id for g in guards for n in walk(g.node) if isinstance(n, ast.Name)}
+    first = [_tensor_guard(name, torch) for name in names if name in read]
+    return (*first, *guards, *(_tensor_guard(name, torch) for name in names if name not in read))
+
+
+def _tensor_guard(name: str, torch: str) -> Guard:
     """The question whether a name holds a tensor."""
     kind = ast.Attribute(ast.Name(torch, ast.Load()), "Tensor", ast.Load())
     named = ast.Name(name, ast.Load())
