@@ -16,7 +16,7 @@ from pathlib import Path
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.naming import named
 from gbfix.analysis.observed import Observed
-from gbfix.analysis.project import FunctionInfo, Module, Project
+from gbfix.analysis.project import FunctionInfo, Module, Project, ReadFiles
 from gbfix.analysis.regions import Regions
 from gbfix.findings import FileError, FileResult, RunResult
 from gbfix.looking import At, FileState, Looking, Only, Proposal, parsed, position_before
@@ -42,6 +42,7 @@ def run(
     on_file: Callable[[Path], None] | None = None,
     observed: Observed | None = None,
     only: Only | None = None,
+    read: ReadFiles | None = None,
 ) -> RunResult:
     """Find the break sites of files and, if `rewrite`, fix them.
 
@@ -54,16 +55,21 @@ def run(
         observed: what a run of the program has shown; only functions that ran are then looked at.
         only: for each resolved path the first and last lines of sites, as the files are now; the
             run is limited to these.
+        read: other files of earlier runs, which need not be parsed again.
 
     Raises:
         UserError: for selectors that name nothing.
     """
     with without_collecting():
-        return _Run(files, settings, rewrite, at, on_file, observed, only).result()
+        return _Run(files, settings, rewrite, at, on_file, observed, only, read).result()
 
 
 def propose(
-    files: Sequence[SourceFile], settings: Settings, *, at: At | None = None
+    files: Sequence[SourceFile],
+    settings: Settings,
+    *,
+    at: At | None = None,
+    read: ReadFiles | None = None,
 ) -> tuple[RunResult, tuple[Proposal, ...]]:
     """Find the break sites of files and say how each could be fixed; nothing is applied.
 
@@ -71,11 +77,12 @@ def propose(
         files: the project.
         settings: what to look for. All fixes are offered, whatever their safety.
         at: a line, or line and column (from 1), to look at; everything if None.
+        read: other files of earlier runs, which need not be parsed again.
 
     Raises:
         UserError: for selectors that name nothing.
     """
-    made = _Run(files, settings, False, at, None)
+    made = _Run(files, settings, False, at, None, read=read)
     made.proposals = []
     with without_collecting():
         return made.result(), tuple(made.proposals)
@@ -145,12 +152,14 @@ class _Run(Looking):
         on_file: Callable[[Path], None] | None,
         observed: Observed | None = None,
         only: Only | None = None,
+        read: ReadFiles | None = None,
     ) -> None:
         super().__init__(files, settings, rewrite=rewrite)
         self.at = at
         self.on_file = on_file
         self.observed = replace(observed, before=self._before) if observed is not None else None
         self.only = only
+        self.read = read if read is not None else ReadFiles()
         self.others: Sequence[Module] | None = None
         self.reached: frozenset[str] | None = None
         self.notices: list[str] = []
@@ -199,7 +208,7 @@ class _Run(Looking):
         if self.others is not None:
             by_path = {module.source.path: module for module in own}
             own = [by_path.get(m.source.path, m) for m in self.others]
-        project = Project(own)
+        project = Project(own, self.read)
         facts = Facts(project)
         facts.observed = self.observed or facts.observed
         changed = self.visit(todo, facts, self._region(facts, todo), first=first)

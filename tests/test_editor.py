@@ -13,13 +13,15 @@ from typing import Any
 
 import pytest
 
+from gbfix.analysis import project
+from gbfix.analysis.project import ReadFiles
 from gbfix.cli.main import main
 from gbfix.editor.actions import actions_at, apply_action
 from gbfix.editor.fixing import fix_all, line_edits
 from gbfix.editor.positions import Position, offset_of, position_of, range_of
 from gbfix.errors import UserError
 from gbfix.settings import Settings
-from gbfix.source.text import SourceFile
+from gbfix.source.text import Edit, SourceFile
 
 MODEL = """import torch
 from torch import nn
@@ -282,6 +284,76 @@ def test_server_ties_edits_to_the_version_and_keeps_to_what_is_asked(tmp_path: P
         assert change.text_document.version == 7
 
     drive(talk, versions=True)
+
+
+IMPORTING = """import torch
+from torch import nn
+from .parts import limit
+
+class Net(nn.Module):
+    def forward(self, x: torch.Tensor):
+        if x.sum() > limit(x):
+            x = x + 1
+        if limit(x):
+            x = x * 2
+        return x
+"""
+
+
+def test_files_that_are_imported_are_read_again_when_they_change(tmp_path: Path) -> None:
+    (tmp_path / "__init__.py").touch()
+    parts = tmp_path / "parts.py"
+    source = SourceFile(tmp_path / "net.py", IMPORTING)
+    read = ReadFiles()
+    told: list[int] = []
+    for body in ("return 1", "return 1", "return x.mean() > 0"):
+        if not parts.exists() or body not in parts.read_text(encoding="utf-8"):
+            parts.write_text(f"def limit(x):\n    {body}\n", encoding="utf-8")
+        told.append(len(actions_at(source, Settings(), read=read).findings))
+        assert told[-1] == len(actions_at(source, Settings()).findings)
+    assert told == [1, 1, 2]
+
+
+def test_a_file_is_parsed_once_for_all_analyses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "__init__.py").touch()
+    (tmp_path / "parts.py").write_text("def limit(x):\n    return 1\n", encoding="utf-8")
+    parsed: list[str] = []
+    parse = project.parse_module
+
+    def counted(source: SourceFile) -> project.Module:
+        parsed.append(source.path.name)
+        return parse(source)
+
+    monkeypatch.setattr(project, "parse_module", counted)
+    source = SourceFile(tmp_path / "net.py", IMPORTING)
+    read = ReadFiles()
+    edits = [fix_all(source, Settings(), read) for _ in range(2)]
+    assert edits[0] == edits[1] != ()
+    assert parsed.count("parts.py") == 1
+    monkeypatch.setattr(project, "_HELD", 0)
+    read.let_go()
+    assert fix_all(source, Settings(), read) == edits[0]
+    assert parsed.count("parts.py") == 2
+
+
+def test_fixing_everything_is_worked_out_once_for_a_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("lsprotocol.types")
+    from gbfix.editor import server
+
+    asked: list[SourceFile] = []
+
+    def fixed(source: SourceFile, settings: Settings, read: ReadFiles) -> tuple[Edit, ...]:
+        asked.append(source)
+        return ()
+
+    monkeypatch.setattr(server, "fix_all", fixed)
+    document = server.Document(model(), Settings(), actions_at(model(), Settings()))
+    assert [server._fix_all(document, ReadFiles()) for _ in range(3)] == [(), (), ()]
+    assert len(asked) == 1
 
 
 def _change(lsp: Any, uri: str, version: int, text: str) -> Any:

@@ -34,6 +34,7 @@ __all__ = [
     "FunctionInfo",
     "Module",
     "Project",
+    "ReadFiles",
     "import_bindings",
     "parse_module",
     "stored_names",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 _MAX_HOPS = 12
+_HELD = 4_000_000  # characters of source whose trees are held
 _WORD = re.compile(r"\w+")
 _BETWEEN_WORDS = str.maketrans(
     {c: " " for c in map(chr, range(128)) if not (c == "_" or c.isalnum())}
@@ -70,10 +72,45 @@ def _path(node: ast.AST, module: Module) -> str:
     return ".".join([module.name, *names])
 
 
+class ReadFiles:
+    """Modules that were read from disk, for projects that come after each other; by path.
+
+    They are read again when their files change.
+    """
+
+    def __init__(self) -> None:
+        self._modules: dict[Path, tuple[tuple[int, int], Module]] = {}
+
+    def module(self, path: Path) -> Module:
+        """The module of a file.
+
+        Raises:
+            OSError, SourceError, SyntaxError, ValueError, RecursionError: if it cannot be read.
+        """
+        now = path.stat()
+        state = (now.st_mtime_ns, now.st_size)
+        known = self._modules.pop(path, None)
+        module = known[1] if known is not None and known[0] == state else None
+        if module is None:
+            module = parse_module(SourceFile.decode(path, path.read_bytes()))
+        self._modules[path] = state, module
+        return module
+
+    def let_go(self) -> None:
+        """Let go of modules that were not asked for lately, if there are too many."""
+        size = sum(len(module.source.text) for _, module in self._modules.values())
+        for path, (_, module) in list(self._modules.items()):
+            if size <= _HELD:
+                return
+            size -= len(module.source.text)
+            del self._modules[path]
+
+
 class Project:
     """All modules of a run, with lazy look-up of further modules of the same packages."""
 
-    def __init__(self, modules: Iterable[Module]) -> None:
+    def __init__(self, modules: Iterable[Module], read: ReadFiles | None = None) -> None:
+        self._read = read if read is not None else ReadFiles()
         self.modules: dict[str, Module] = {}
         self._given: list[Module] = []
         self.consulted: set[Path] = set()
@@ -161,7 +198,7 @@ class Project:
                 if path.is_file():
                     self.consulted.add(path)
                     try:
-                        found = parse_module(SourceFile.decode(path, path.read_bytes()))
+                        found = self._read.module(path)
                         if like is not None:
                             found = replace(found, name=name, renamed=like.renamed)
                         return self._add(found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gbfix.analysis.project import ReadFiles
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.editor.positions import UTF_16, Range, range_of
 from gbfix.engine import At, Proposal, propose
@@ -56,14 +57,18 @@ class Place:
     actions: tuple[Action, ...]
 
 
-def actions_at(source: SourceFile, settings: Settings, at: At | None = None) -> Place:
+def actions_at(
+    source: SourceFile, settings: Settings, at: At | None = None, read: ReadFiles | None = None
+) -> Place:
     """The findings and code actions at a line, or line and column, both from 1; all if None.
+
+    `read` holds other files of earlier calls, which need not be parsed again.
 
     Raises:
         UserError: if the file cannot be analysed, or selectors name nothing.
     """
     settings, _ = aimed(settings)
-    result, proposals = propose([source], settings, at=at)
+    result, proposals = propose([source], settings, at=at, read=read)
     if result.errors:
         raise UserError(result.errors[0].sentence)
     ordered = sorted(proposals, key=lambda p: (p.finding.line, p.finding.column, p.finding.code))

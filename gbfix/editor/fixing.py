@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Sequence
 from itertools import pairwise
 
+from gbfix.analysis.project import ReadFiles
 from gbfix.engine import run
 from gbfix.errors import UserError
 from gbfix.settings import Settings
@@ -16,14 +17,18 @@ from gbfix.source.text import Edit, SourceFile
 from gbfix.targeting import aimed
 
 
-def fix_all(source: SourceFile, settings: Settings) -> tuple[Edit, ...]:
+def fix_all(
+    source: SourceFile, settings: Settings, read: ReadFiles | None = None
+) -> tuple[Edit, ...]:
     """The edits that make every fix which the settings allow, by whole lines of the document.
+
+    `read` holds other files of earlier calls, which need not be parsed again.
 
     Raises:
         UserError: if the file cannot be analysed, or selectors name nothing.
     """
     settings, _ = aimed(settings)
-    result = run([source], settings)
+    result = run([source], settings, read=read)
     if result.errors:
         raise UserError(result.errors[0].sentence)
     return line_edits(source, result.files[0].after)

@@ -19,6 +19,8 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from gbfix import __version__
+from gbfix.analysis.project import ReadFiles
+from gbfix.analysis.trees import forget
 from gbfix.config import load_config
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.editor.actions import Action, Place, actions_at, text_edits
@@ -36,11 +38,15 @@ FIX_ALL = "source.fixAll.gbfix"
 
 @dataclass(frozen=True)
 class Document:
-    """An open document at one version, and what was found in it."""
+    """An open document at one version, and what was found in it.
+
+    `fixed` holds the edits of all fixes, once they were asked for: editors ask with every move.
+    """
 
     source: SourceFile
     settings: Settings
     place: Place
+    fixed: list[tuple[Edit, ...]] = field(default_factory=list)
 
 
 @dataclass
@@ -49,6 +55,8 @@ class _State:
 
     documents: dict[tuple[str, int | None], Document] = field(default_factory=dict)
     pending: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    running: dict[tuple[str, int | None], asyncio.Future[Document]] = field(default_factory=dict)
+    read: ReadFiles = field(default_factory=ReadFiles)
     executor: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(max_workers=1))
 
 
@@ -74,8 +82,13 @@ class GbfixServer(LanguageServer):
         if key not in self.state.documents:
             source = SourceFile(Path(to_fs_path(uri) or "untitled.py"), document.source)
             loop = asyncio.get_running_loop()
+            running = self.state.running
+            if key not in running:  # diagnostics and actions may be asked for at the same time
+                work = partial(_analyse, source, self.state.read)
+                running[key] = loop.run_in_executor(self.state.executor, work)
+                running[key].add_done_callback(lambda _: running.pop(key, None))
             try:
-                made = await loop.run_in_executor(self.state.executor, _analyse, source)
+                made = await asyncio.shield(running[key])
             except UserError as error:
                 self.window_log_message(lsp.LogMessageParams(lsp.MessageType.Info, str(error)))
                 return None
@@ -174,9 +187,19 @@ def serve() -> None:
     make_server().start_io()
 
 
-def _analyse(source: SourceFile) -> Document:
+def _analyse(source: SourceFile, read: ReadFiles) -> Document:
     settings = load_config(source.path).settings
-    return Document(source, settings, actions_at(source, settings))
+    found = Document(source, settings, actions_at(source, settings, read=read))
+    read.let_go()
+    forget()
+    return found
+
+
+def _fix_all(document: Document, read: ReadFiles) -> tuple[Edit, ...]:
+    if not document.fixed:
+        document.fixed.append(fix_all(document.source, document.settings, read))
+        forget()
+    return document.fixed[0]
 
 
 async def _code_actions(server: GbfixServer, params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
@@ -203,7 +226,7 @@ async def _code_actions(server: GbfixServer, params: lsp.CodeActionParams) -> li
             preferred.add(action.finding)
     if _wanted(FIX_ALL, only) and document.place.findings:
         loop = asyncio.get_running_loop()
-        work = partial(fix_all, document.source, document.settings)
+        work = partial(_fix_all, document, server.state.read)
         edits = await loop.run_in_executor(server.state.executor, work)
         if edits:
             edit = server.workspace_edit(uri, document, edits)
