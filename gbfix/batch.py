@@ -76,6 +76,7 @@ def rewrite(
     settings: Settings,
     *,
     jobs: int = 1,
+    cache: Cache | None = None,
     on_file: Progress | None = None,
 ) -> RunResult:
     """Fix files in memory.
@@ -84,13 +85,19 @@ def rewrite(
         files: the project.
         settings: what to look for and how much to trust.
         jobs: how many processes may work; the result does not depend on it.
+        cache: what earlier runs made of a project that is fixed in one piece.
         on_file: called once for each file when it has been looked at.
 
     Raises:
         UserError: for selectors that name nothing.
     """
     if in_one_piece(files):
-        return engine.run(files, settings, on_file=on_file)
+        known = cache.whole(files, settings, rewritten=True) if cache is not None else None
+        if known is None:
+            known = engine.run(files, settings, on_file=on_file)
+            if cache is not None:
+                cache.keep_whole(files, settings, known, rewritten=True)
+        return known
     with without_collecting():
         return _Batch(files, settings, jobs, on_file).rewritten()
 

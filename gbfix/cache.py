@@ -12,12 +12,14 @@ several runs can share a folder. Nothing that is wrong with the folder ends a ru
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
 import os
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from enum import Enum
@@ -42,27 +44,38 @@ class Cache:
         self._digests: dict[int, str] = {}
         self._on_disk: dict[Path, str | None] = {}
 
-    def whole(self, files: Sequence[SourceFile], settings: Settings) -> RunResult | None:
-        """What is known of a whole run; None if nothing is."""
-        found = self._read(self._key(files, settings))
+    def whole(
+        self, files: Sequence[SourceFile], settings: Settings, *, rewritten: bool = False
+    ) -> RunResult | None:
+        """What is known of a whole run that looked at files, or rewrote them; None if nothing is."""
+        found = self._read(self._key(files, settings, rewritten))
         return None if found is None else _loaded(found, files)
 
     def keep_whole(
-        self, files: Sequence[SourceFile], settings: Settings, result: RunResult
+        self,
+        files: Sequence[SourceFile],
+        settings: Settings,
+        result: RunResult,
+        *,
+        rewritten: bool = False,
     ) -> None:
         """Keep the result of a whole run, unless something other than a file's syntax was wrong."""
         if all(NOT_PYTHON in error.sentence for error in result.errors):
             known = {file.path for file in files if _counts(file)}
             self._write(
-                self._key(files, settings),
+                self._key(files, settings, rewritten),
                 _dumped(result, files),
                 self._state(result.consulted - known),
                 result.absent,
             )
 
-    def _key(self, files: Iterable[SourceFile], settings: Settings) -> str:
+    def _key(self, files: Iterable[SourceFile], settings: Settings, rewritten: bool) -> str:
         content = hashlib.sha256()
-        for piece in (_tool(), _settings_text(settings)):
+        for piece in (
+            which_gbfix(),
+            settings_text(settings),
+            *(["rewritten"] if rewritten else []),
+        ):
             content.update(piece.encode() + b"\0")
         for file in filter(_counts, files):
             name = os.fsencode(str(file.path)) + b"\0" + os.fsencode(str(file.path.absolute()))
@@ -137,7 +150,7 @@ class Cache:
 
 
 @cache
-def _tool() -> str:
+def which_gbfix() -> str:
     """What makes this gbfix differ from another: its version, its files and its Python."""
     places = [Path(gbfix.__file__).parent, *map(Path, gbfix.transforms.__path__)]
     pieces = [gbfix.__version__, sys.version]
@@ -153,7 +166,9 @@ def _counts(file: SourceFile) -> bool:
     return "torch" in file.text or "gbfix:" in file.text
 
 
-def _settings_text(settings: Settings) -> str:
+def settings_text(settings: Any) -> str:
+    """All fields of a dataclass, the same for equal ones in every process."""
+
     def plain(value: Any) -> Any:
         if isinstance(value, (set, frozenset)):
             return sorted(map(str, value))
@@ -171,13 +186,25 @@ def _dumped(result: RunResult, files: Sequence[SourceFile]) -> Any:
     return {
         "findings": [findings.get(path, []) for path in counting],
         "errors": [errors.get(path) for path in counting],
+        "after": {str(file.path): _packed(file.after) for file in result.files if file.changed},
         "notices": list(result.notices),
     }
 
 
+def _packed(text: str) -> str:
+    """A whole file, of which a project has many, in little room."""
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 1)).decode("ascii")
+
+
+def _unpacked(packed: str) -> str:
+    return zlib.decompress(base64.b64decode(packed)).decode("utf-8", "surrogatepass")
+
+
 def _finding(finding: Finding) -> dict[str, Any]:
     entry = asdict(finding)
-    del entry["path"], entry["applied"], entry["edits"]
+    del entry["path"], entry["edits"]
+    if finding.applied is None:
+        del entry["applied"]
     return entry
 
 
@@ -190,8 +217,14 @@ def _loaded(content: Any, files: Sequence[SourceFile]) -> RunResult:
         if error is not None:
             errors.append(FileError(file.path, error))
     failed = {error.path for error in errors}
+    after = content["after"]
     results = (
-        FileResult(file.path, file, file.text, findings.get(file.path, ()))
+        FileResult(
+            file.path,
+            file,
+            _unpacked(after[str(file.path)]) if str(file.path) in after else file.text,
+            findings.get(file.path, ()),
+        )
         for file in files
         if file.path not in failed
     )
@@ -199,9 +232,15 @@ def _loaded(content: Any, files: Sequence[SourceFile]) -> RunResult:
 
 
 def _restored(file: SourceFile, entry: dict[str, Any]) -> Finding:
-    offers = tuple(FixOffer(**{**o, "safety": Safety(o["safety"])}) for o in entry.pop("offers"))
+    offers = tuple(map(_offer, entry.pop("offers")))
     refusals = tuple(Refusal(**refusal) for refusal in entry.pop("refusals"))
-    return Finding(path=file.path, offers=offers, refusals=refusals, **entry)
+    applied = entry.pop("applied", None)
+    made = _offer(applied) if applied is not None else None
+    return Finding(path=file.path, offers=offers, refusals=refusals, applied=made, **entry)
 
 
-__all__ = ["FOLDER", "Cache"]
+def _offer(entry: dict[str, Any]) -> FixOffer:
+    return FixOffer(**{**entry, "safety": Safety(entry["safety"])})
+
+
+__all__ = ["FOLDER", "Cache", "settings_text", "which_gbfix"]

@@ -271,6 +271,29 @@ def test_options_of_the_command_line(
     assert (tmp_path / ".gbfix_cache" / ".gitignore").exists()
 
 
+def test_fixing_again_costs_nothing_and_gives_the_same(
+    package: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(result: RunResult) -> object:
+        return said(result), {file.path: file.after for file in result.files}
+
+    cold = batch.rewrite(sources(package), Settings(), cache=Cache(cache))
+    assert any(file.changed for file in cold.files)
+    assert any(finding.applied for file in cold.files for finding in file.findings)
+    # A check of the same files is another question.
+    assert not any(
+        f.changed for f in batch.check(sources(package), Settings(), cache=Cache(cache)).files
+    )
+    monkeypatch.setattr(engine, "run", lambda *a, **k: pytest.fail("fixed again"))
+    warm = batch.rewrite(sources(package), Settings(), cache=Cache(cache))
+    assert made(warm) == made(cold)
+    for settings, text in ((Settings(config=True), ""), (Settings(), "\nx = 1\n")):
+        path = package / "base.py"
+        path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
+        with pytest.raises(pytest.fail.Exception, match="fixed again"):
+            batch.rewrite(sources(package), settings, cache=Cache(cache))
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_fixing_in_pieces_gives_what_one_run_over_all_gives(
     package: Path, monkeypatch: pytest.MonkeyPatch, jobs: int

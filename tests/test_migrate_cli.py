@@ -10,11 +10,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gbfix.cli.main import main
+from gbfix.migrate.checking import FileTask
 from gbfix.migrate.outcome import State, from_json
+from gbfix.migrate.pools import LocalPool
 
 SAFE = """import torch
 from torch import nn
@@ -227,6 +230,20 @@ def test_a_repository_that_git_does_not_read_is_not_taken_for_none(
     assert migrate("--require", "review", "--force") == 0
 
 
+def test_a_plan_is_made_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import gbfix.engine
+
+    assert migrate("--require", "review", "--dry-run") == 0
+    with monkeypatch.context() as context:
+        context.setattr(gbfix.engine, "run", lambda *a, **k: pytest.fail("planned again"))
+        assert migrate("--require", "review") == 0
+    assert (project / "two/m.py").read_text() != REVIEW
+    assert migrate("--cache-dir", "one/m.py") == 2
+    assert "`--cache-dir one/m.py` is not a folder." in capsys.readouterr().err
+
+
 def test_what_is_said_names_files_and_commands_from_here(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -274,7 +291,9 @@ def test_killed_for_real_it_goes_on(project: Path, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in project.rglob("*.py")} == before
 
 
-def test_what_cannot_be_verified_is_not_written(project: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_verified_is_not_written(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
     (project / "two/m.py").write_text(REVIEW.replace("class Review", "MISSING\nclass Review"))
     targets = tmp_path / "targets"
@@ -292,3 +311,24 @@ def test_what_cannot_be_verified_is_not_written(project: Path, tmp_path: Path) -
     assert sum(not f.again for f in entry.before.fragments) > 1
     assert entry.before.fragments[0].cut_by == 0
     assert json.loads(output.read_text())["totals"]["by_verdict"]["verified"] == 2
+
+    # After an undo only what could not be run is tried again.
+    assert main(["migrate", "--undo"]) == 0
+    submitted: list[str] = []
+    run = LocalPool.submit
+
+    def submit(pool: LocalPool, task: Any) -> Any:
+        submitted.append(task.file.path.name if isinstance(task, FileTask) else task.entry.name)
+        return run(pool, task)
+
+    monkeypatch.setattr(LocalPool, "submit", submit)
+    assert main(["migrate", ".", "--targets", str(targets), "-o", str(output)]) == 0
+    again = from_json(output.read_text())
+    assert again.checked[:2] == outcome.checked[:2] and again.files == outcome.files
+    assert submitted == ["m.py"]  # of the second folder, which cannot be imported
+
+    # Any other file may be what the code calls.
+    assert main(["migrate", "--undo"]) == 0
+    (project / "one/__init__.py").write_text("x = 1\n")
+    assert main(["migrate", ".", "--targets", str(targets), "-o", str(output)]) == 0
+    assert submitted.count("m.py") == 3 and "Safe" in submitted

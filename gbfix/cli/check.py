@@ -46,16 +46,6 @@ WriteBaseline = Annotated[
 ]
 
 
-CACHE = ".gbfix_cache"
-NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Neither use nor keep what earlier runs found.")
-]
-CacheDir = Annotated[
-    Path | None,
-    typer.Option(metavar="FOLDER", help="Where to keep what was found.", show_default=CACHE),
-]
-
-
 def check(
     paths: options.Paths = None,
     select: options.Select = None,
@@ -73,8 +63,8 @@ def check(
     baseline: Baseline = None,
     write_baseline: WriteBaseline = False,
     jobs: options.Jobs = None,
-    no_cache: NoCache = False,
-    cache_dir: CacheDir = None,
+    no_cache: options.NoCache = False,
+    cache_dir: options.CacheDir = None,
     stdin_filename: options.StdinFilename = None,
     respect_gitignore: options.Gitignore = None,
     target_torch: options.TargetTorch = None,
@@ -110,7 +100,7 @@ def check(
         with_edits=output_format is CheckFormat.SARIF,
         trace=trace or (),
         jobs=jobs if jobs is not None else os.cpu_count() or 1,
-        cache_folder=None if no_cache else cache_dir or request.exclude_root / CACHE,
+        cache_folder=options.cache_folder(request, no_cache, cache_dir),
     )
     if baseline is not None:
         result = _against_baseline(result, baseline, write_baseline)

@@ -131,6 +131,8 @@ def migrate(
     jobs: options.Jobs = None,
     executor: ExecutorOption = Where.LOCAL,
     ray_address: RayAddress = None,
+    no_cache: options.NoCache = False,
+    cache_dir: options.CacheDir = None,
     select: options.Select = None,
     ignore: options.Ignore = None,
     exclude: options.Exclude = None,
@@ -209,7 +211,7 @@ def migrate(
             say(f"migration {name} was interrupted while it was writing; it is completed.")
     outcome = run.migrate(
         wanted,
-        lambda: _plan(request, workers),
+        lambda: _plan(request, workers, options.cache_folder(request, no_cache, cache_dir)),
         _verification(wanted, settings, partial(_pool, executor, ray_address, workers))
         if verify and not dry_run
         else None,
@@ -222,9 +224,10 @@ def migrate(
     raise typer.Exit(2 if outcome.errors else int(bool(outcome.totals.not_written)))
 
 
-def _plan(request: options.Request, jobs: int) -> RunResult:
+def _plan(request: options.Request, jobs: int, cache_folder: Path | None) -> RunResult:
     """Everything rewritten in memory."""
     from gbfix.batch import rewrite
+    from gbfix.cache import Cache
     from gbfix.catalogue import selection
     from gbfix.cli.running import load_files
     from gbfix.targeting import aimed
@@ -233,11 +236,14 @@ def _plan(request: options.Request, jobs: int) -> RunResult:
     selection(settings.select, settings.ignore)
     settings, notices = aimed(settings)
     loaded = load_files(request)
-    with phases("Planning", len(loaded.sources)) as advance:
+    # Files that do not mention torch are not looked at.
+    looked_at = sum("torch" in source.text for source in loaded.sources)
+    with phases("Planning", looked_at) as advance:
         result = rewrite(
             loaded.sources,
             settings,
             jobs=jobs,
+            cache=Cache(cache_folder) if cache_folder is not None else None,
             on_file=lambda path: advance(path.name),
         )
     errors = sorted((*loaded.errors, *result.errors), key=lambda e: (e.path, e.sentence))

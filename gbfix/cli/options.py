@@ -13,6 +13,7 @@ import typer
 
 from gbfix.cli import completing
 from gbfix.cli.requests import STDIN, Request, parse_at, request
+from gbfix.errors import UserError
 from gbfix.settings import Branch, CheckStyle, Region, SideEffects
 
 __all__ = ["STDIN", "Request", "parse_at", "request"]
@@ -110,6 +111,14 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes to use; all if not given."),
 ]
+CACHE = ".gbfix_cache"
+NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Neither use nor keep what earlier runs found.")
+]
+CacheDir = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Where to keep what was found.", show_default=CACHE),
+]
 TraceFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -135,3 +144,16 @@ TargetTorch = Annotated[
         "there is not reported. Default: the installed one.",
     ),
 ]
+
+
+def cache_folder(request: Request, no_cache: bool, cache_dir: Path | None) -> Path | None:
+    """Where what is found is kept; None if it is not.
+
+    Raises:
+        UserError: if the folder that was named is a file.
+    """
+    if no_cache:
+        return None
+    if cache_dir is not None and cache_dir.exists() and not cache_dir.is_dir():
+        raise UserError(f"`--cache-dir {cache_dir}` is not a folder.")
+    return cache_dir or request.exclude_root / CACHE

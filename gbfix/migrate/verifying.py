@@ -1,26 +1,25 @@
 """Runs what a migration has made in a pool of workers, and takes back what may not be written.
 
 First every rewritten definition is run by itself, then the entries, with all files as they would be.
-What is found in a file is kept in the journal, so that it is not run again. The policy decides what
+What is found is kept in the journal, so that it is not run again. The policy decides what
 may stay without having been verified; what makes something different never stays.
 """
 
 from __future__ import annotations
 
 import ast
-import hashlib
-import json
 from collections.abc import Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import Future, as_completed
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gbfix.delivery import withheld
 from gbfix.findings import FileResult, RunResult
 from gbfix.migrate.checking import Again, EntryTask, FileTask, Tried
 from gbfix.migrate.journal import Journal
-from gbfix.migrate.outcome import Checked, read
+from gbfix.migrate.known import Known, around
+from gbfix.migrate.outcome import Checked
 from gbfix.migrate.pools import MakePool, Pool
 from gbfix.migrate.run import Migration, Phases
 from gbfix.migrate.summary import relative
@@ -55,8 +54,10 @@ class Verification:
             UserError: for targets that are none, and traces that cannot be read.
         """
         entries = entries_of(self.wanted.policy.targets, self._traces, self.wanted.root)
+        beside = around(made.files, self._traces, self.settings, self.options)
+        known = Known(self.wanted.root, journal, beside)
         with closing(self.pool()) as pool:
-            tried = self._files(pool, made, journal)
+            tried = self._files(pool, made, known)
             files = [
                 replace(file, after=tried[file.path].after, findings=tried[file.path].findings)
                 if file.path in tried
@@ -64,7 +65,7 @@ class Verification:
                 for file in made.files
             ]
             own = {path: one.checked for path, one in tried.items()}
-            files, whole = self._settled(pool, files, own, entries)
+            files, whole = self._settled(pool, known, files, own, entries)
         checked = [run for file in files for run in own.get(file.path, ())]
         return replace(made, files=tuple(files)), (*whole, *checked)
 
@@ -74,20 +75,23 @@ class Verification:
 
     # Definitions by themselves
 
-    def _files(self, pool: Pool, made: RunResult, journal: Journal) -> dict[Path, Tried]:
+    def _files(self, pool: Pool, made: RunResult, known: Known) -> dict[Path, Tried]:
         root = self.wanted.root
-        known = {record["key"]: record["result"] for record in journal.of("tried")}
         changed = [file for file in made.files if file.changed]
-        keys = {file.path: _key(file, root) for file in changed}
-        tried = {
-            file.path: read(Tried, json.loads(journal.kept(known[keys[file.path]])))
-            for file in changed
-            if keys[file.path] in known
-        }
+        tried: dict[Path, Tried] = {}
+        keys: dict[Path, str] = {}
+        for file in changed:
+            key = known.key(relative(file.path, root), file.before.text, file.after)
+            found = known.get(key, Tried, lambda tried: all(map(_lasts, tried.checked)))
+            keys[file.path] = key
+            if found is not None:
+                tried[file.path] = found
 
         sources = pool.share([file.before for file in made.files])
         again = Again(sources, self.settings)
         with self.phases("Verifying", len(changed)) as advance:
+            for path in tried:
+                advance(relative(path, root))
             waiting = {
                 pool.submit(FileTask(file, self.options, again, self._traces, root)): file
                 for file in changed
@@ -96,8 +100,7 @@ class Verification:
             for done in as_completed(waiting):
                 path = waiting[done].path
                 tried[path] = done.result()
-                content = json.dumps(asdict(tried[path]), default=str).encode()
-                journal.append("tried", key=keys[path], result=journal.keep(content))
+                known.keep(keys[path], tried[path])
                 advance(relative(path, root))
         return tried
 
@@ -106,6 +109,7 @@ class Verification:
     def _settled(
         self,
         pool: Pool,
+        known: Known,
         files: list[FileResult],
         own: dict[Path, tuple[Checked, ...]],
         entries: Sequence[Entry],
@@ -113,7 +117,7 @@ class Verification:
         """What may be written, and the entries as they are with that."""
         whole: tuple[Checked, ...] = ()
         for _ in range(_MOST_ROUNDS):
-            whole = self._entries(pool, files, entries)
+            whole = self._entries(pool, known, files, entries)
             allowed = self._allowed(files, own, entries, whole)
             if allowed == files:
                 return files, whole
@@ -122,10 +126,10 @@ class Verification:
         if different:
             reason = f"{different[0].id} is different: {different[0].reason}"
             files = [withheld(file, "not-verified", reason) for file in files]
-        return files, self._entries(pool, files, entries)
+        return files, self._entries(pool, known, files, entries)
 
     def _entries(
-        self, pool: Pool, files: Sequence[FileResult], entries: Sequence[Entry]
+        self, pool: Pool, known: Known, files: Sequence[FileResult], entries: Sequence[Entry]
     ) -> tuple[Checked, ...]:
         texts = {e.path: e.path.read_bytes().decode("utf-8", "replace") for e in entries}
         texts |= {f.path.resolve(): f.before.text for f in files if f.changed}
@@ -134,14 +138,23 @@ class Verification:
         rewritten = {str(f.path.resolve()): f.after for f in files if f.changed}
         after = tuple((path, rewritten.get(path, text)) for path, text in before)
         texts_of = pool.share((before, after))
-        waiting = [
-            pool.submit(EntryTask(entry, texts_of, self.options, self._traces, self.wanted.root))
+        results: list[Checked] = []
+        waiting: list[Future[Checked] | Checked] = []
+        keys = [
+            known.key(str(entry.path), entry.name, *(part for pair in after for part in pair))
             for entry in entries
         ]
+        for entry, key in zip(entries, keys, strict=True):
+            task = EntryTask(entry, texts_of, self.options, self._traces, self.wanted.root)
+            done = known.get(key, Checked, _lasts)
+            waiting.append(done if done is not None else pool.submit(task))
         with self.phases("Running entries", len(entries)) as advance:
-            results = []
-            for found in waiting:
-                results.append(found.result())
+            for found, key in zip(waiting, keys, strict=True):
+                if isinstance(found, Checked):
+                    results.append(found)
+                else:
+                    results.append(found.result())
+                    known.keep(key, results[-1])
                 advance(results[-1].id)
         return tuple(results)
 
@@ -197,7 +210,6 @@ def _only_verified(
     return file
 
 
-def _key(file: FileResult, root: Path) -> str:
-    """What a file's result may be used again for: the same file, rewritten in the same way."""
-    content = "\0".join((relative(file.path, root), file.before.text, file.after))
-    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+def _lasts(run: Checked) -> bool:
+    """Whether a run would end in the same way again."""
+    return run.status != Status.NOT_RUN.value
