@@ -184,8 +184,8 @@ def compatible(
             continue
         if any(a <= reach[1] and reach[0] <= b for a, b in taken):
             continue
-        # A function that both would add is found there by the second.
-        if any(not e.text.isspace() and e in other.edits for e in fix.edits for _, other in done):
+        # A function that both would add is found there by the second, and no line is indented twice.
+        if any(e in other.edits for e in fix.edits for _, other in done):
             continue
         # Two settings may want one line, which the second has to find changed.
         if fix.setting is not None and any(other.setting is not None for _, other in done):
