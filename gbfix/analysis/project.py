@@ -329,18 +329,21 @@ class Project:
 
     def _mro(self, cls: ClassInfo) -> Iterator[ClassInfo]:
         seen: set[ast.ClassDef] = set()
-        todo = [cls]
+        todo: list[ClassInfo | str] = [cls]
         while todo:
-            current = todo.pop(0)
-            if current.node in seen:
+            above = todo.pop(0)
+            # One after the other: the rest need not be found if nobody asks for it.
+            current = self.class_info(above) if isinstance(above, str) else above
+            if current is None or current.node in seen:
                 continue
             seen.add(current.node)
             yield current
-            todo = [c for b in current.bases if (c := self.class_info(b))] + todo
+            todo = [*current.bases, *todo]
 
     def method(self, cls: ClassInfo, name: str) -> FunctionInfo | None:
         """A method by name, searched through the bases."""
-        return next((c.methods[name] for c in self.mro(cls) if name in c.methods), None)
+        known = self.mro(cls) if id(cls.node) in self._mros else self._mro(cls)
+        return next((c.methods[name] for c in known if name in c.methods), None)
 
     def is_module_class(self, qualified: str | None) -> bool:
         """Whether a class is an `nn.Module`, by its bases or, outside the project, by its name."""

@@ -131,12 +131,18 @@ def _calls_writing(info: FunctionInfo, facts: Facts, seen: frozenset[ast.AST]) -
         owner = owner.outer
     if owner.owner is None:
         return bool(names)
-    methods = [facts.project.method(owner.owner, name) for name in names]
-    return any(
-        next(_targets(m), None) is not None or _calls_writing(m, facts, seen | {node})
-        for m in methods
-        if m is not None and m.node not in seen and m.node.name not in _CONSTRUCTING
-    )
+    set_here = facts.writes(owner.owner)
+    for name in names:
+        if name in set_here and name not in owner.owner.methods:
+            continue  # a layer, say
+        method = facts.project.method(owner.owner, name)
+        # By its name, as a call finds it: a property comes before the method that sets it.
+        method = facts.project.function_info(method.qualified) if method is not None else None
+        if method is None or method.node in seen or name in _CONSTRUCTING:
+            continue
+        if next(_targets(method), None) or _calls_writing(method, facts, seen | {node}):
+            return True
+    return False
 
 
 def _targets(info: FunctionInfo) -> Iterator[ast.Attribute]:
