@@ -41,9 +41,11 @@ import ast
 from collections.abc import Mapping
 
 from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.draws import PLAIN
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
+from gbfix.analysis.untraced import called
 from gbfix.analysis.values import Kind, Value
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety
@@ -51,7 +53,7 @@ from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.called import is_only_called
 from gbfix.lowering.outside import calls_layers
 from gbfix.lowering.reached import is_always_reached
-from gbfix.python_diagnoses import DISABLED_FUNCTION
+from gbfix.python_diagnoses import DISABLED_FUNCTION, RANDOM_CALL
 from gbfix.source.text import Edit
 
 _PLAIN = "the graph ends once, at the call; the function has nothing that could be traced"
@@ -103,12 +105,20 @@ def _reason(site: BreakSite, context: Context) -> str:
         return _PLAIN
     if calls_layers(context.info.node.body, context.analysis, context.facts, {context.info.node}):
         raise NotApplicable("traces-work", "the function calls layers or other functions")
-    if any(_is_skipped(s, context) for s in context.sites if s.certain or s is site):
+    # What is drawn in a loop is drawn in Python, whatever is done to the other breaks.
+    drawn = [s for s in context.sites if s.diagnosis is RANDOM_CALL and not _is_plain(s, context)]
+    if any(_is_skipped(s, context) for s in (site, *drawn)):
         return _SKIPPED
     returned = [n for n in walk(context.info.node) if isinstance(n, ast.Return)]
     if all(n.value is None for n in returned):
         return _FOR_EFFECTS
     raise NotApplicable("traces-work", f"`{ast.unparse(work)}` is work for the compiler")
+
+
+def _is_plain(site: BreakSite, context: Context) -> bool:
+    """Whether a site draws with `random.random()`, for which there is an equal that Dynamo takes."""
+    node = site.node
+    return isinstance(node, ast.Call) and called(node, context.analysis) == PLAIN
 
 
 def _is_skipped(site: BreakSite, context: Context) -> bool:

@@ -15,7 +15,7 @@ from gbfix.analysis.modules import FunctionInfo
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 
-# Methods of arrays and tensors that no layer is named after.
+# What arrays are asked for.
 _OF_ARRAYS = frozenset(
     "item tolist reshape max min sum mean any all astype copy flatten argmax argmin".split()
 )
@@ -74,12 +74,35 @@ def _is_unknown(function: ast.expr, analysis: Analysis) -> bool:
         return function.id not in _defined(analysis)
     if not isinstance(function, ast.Attribute):
         return True
-    if function.attr in _OF_ARRAYS:
+    if function.attr in _OF_ARRAYS and _is_array(function.value, analysis):
         return False
     receiver = analysis.values.get(function.value)
     if receiver is not None and receiver.kinds & Kind.MODULE:
         return function.attr != "register_buffer"
     return receiver is None or bool(receiver.kinds & Kind.UNKNOWN)
+
+
+def _is_array(node: ast.expr, analysis: Analysis, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether a value comes from a function of numpy."""
+    if isinstance(node, ast.Call):
+        called = analysis.values.get(node.func)
+        if called is not None and (called.reference or "").startswith("numpy."):
+            return True
+        return isinstance(node.func, ast.Attribute) and _is_array(node.func.value, analysis, seen)
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        return _is_array(node.value, analysis, seen)
+    if isinstance(node, ast.BinOp):
+        return _is_array(node.left, analysis, seen) or _is_array(node.right, analysis, seen)
+    if not isinstance(node, ast.Name) or node.id in seen:
+        return False
+    info = analysis.info
+    owners = [
+        info.module.parents.get(s)
+        for s in definitions_of(info.node, info.module).stores.get(node.id, [])
+    ]
+    return any(
+        isinstance(o, ast.Assign) and _is_array(o.value, analysis, seen | {node.id}) for o in owners
+    )
 
 
 def _defined(analysis: Analysis) -> set[str]:

@@ -107,12 +107,17 @@ def work(node: ast.AST, staying: Staying) -> int:
     count = 0
     for inner in walk(node):
         value = values.get(inner)
-        if value is None or not value.kinds & (Kind.TENSOR | Kind.MAYBE):
+        if value is None:
             continue
+        tensor = bool(value.kinds & (Kind.TENSOR | Kind.MAYBE))
         if isinstance(inner, (ast.BinOp, ast.UnaryOp)):
-            count += 1
-        if isinstance(inner, ast.Call):
-            count += _work_of(inner, staying)
+            count += tensor
+        # A method that subclasses define gives None here.
+        used = not isinstance(staying.context.info.module.parents.get(inner), ast.Expr)
+        unknown = not value.static or (value.only(Kind.NONE) and used)
+        if isinstance(inner, ast.Call) and (tensor or unknown):
+            found = _work_of(inner, staying)
+            count += found if tensor or found > 1 else 0
     return count
 
 
