@@ -49,7 +49,9 @@ def nearest(word: str, names: Collection[str]) -> str:
     import difflib  # only a mistake needs it
 
     lower = {name.lower(): name for name in names}
-    found = difflib.get_close_matches(canonical(word), lower, n=1, cutoff=0.7)
+    # One code is as near as another.
+    is_code = word.upper().startswith("GBF")
+    found = [] if is_code else difflib.get_close_matches(canonical(word), lower, n=1, cutoff=0.7)
     meant = f"; did you mean `{lower[found[0]]}`?" if found else ";"
     return f"{meant} `gbfix rules` lists all there are"
 

@@ -335,12 +335,12 @@ def test_a_link_is_not_replaced(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("check", "--select", "GBF999"), "unknown selector `GBF999`"),
+        (("check", "--select", "GBF999"), "unknown selector `GBF999`; `gbfix rules`"),
         (("check", "--select", "tensor-brunch"), "did you mean `tensor-branch`?"),
         (("check", "--ignore", "nothing"), "`nothing`"),
         (("apply", "--fix-with", "gaurd"), "did you mean `guard`?"),
         (("check", "--no-such-option"), "--no-such-option"),
-        (("check", "--region", "moon"), "moon"),
+        (("check", "--region", "moon"), "'--region': 'moon' is not one of 'auto', 'compile'"),
         (("apply", "--safe-only", "--unsafe"), "contradict"),
         (("apply", "-", "b.py"), "`-`"),
         (("check", "--stdin-filename", "m.py"), "--stdin-filename"),

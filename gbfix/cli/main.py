@@ -98,7 +98,7 @@ def _run(arguments: list[str] | None) -> int:
         if format_message is None:
             raise
         # Typer carries its own copy of click since 0.29, so the class differs between versions.
-        say(format_message())
+        say(format_message().replace("Value error, ", ""))  # a word of the library that checks
         return int(getattr(error, "exit_code", 2))
     return code if isinstance(code, int) else 0
 
