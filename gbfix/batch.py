@@ -192,12 +192,14 @@ class _Batch:
                 yield from future.result()
 
     def _pieces(self, paths: Sequence[Path]) -> Iterator[list[Path]]:
+        # A few files that are looked at once more are work for all processes as well.
+        most = min(PIECE, sum(self.sizes[path] for path in paths) // (2 * self.jobs))
         piece: list[Path] = []
         size = 0
         for path in paths:
             piece.append(path)
             size += self.sizes[path]
-            if size >= PIECE:
+            if size >= most:
                 yield piece
                 piece, size = [], 0
         if piece:
