@@ -93,4 +93,6 @@ def test_where_the_conditions_do_not_hold_the_original_is_compiled(
 def test_an_unknown_fix_is_an_error() -> None:
     done = CliRunner().invoke(app, ["apply", "--fix-with", "custom-opp", "."])
     assert isinstance(done.exception, UserError)
-    assert "custom-opp" in str(done.exception) and "did you mean `custom-op`?" in str(done.exception)
+    assert "custom-opp" in str(done.exception) and "did you mean `custom-op`?" in str(
+        done.exception
+    )
