@@ -3,7 +3,8 @@
     python benchmarks/sweep.py PATH [--region forward]
 
 For every file: no internal error, the output is valid Python, a second run changes nothing, and
-every changed line lies in a function with an applied fix (or is an added import). Prints the time,
+every changed line lies in a function with an applied fix, in one that calls it, or in a constructor
+(or is an added import). Prints the time,
 what was found and fixed, and why the rest was left. Exits with 1 if a promise is broken.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import re
 import sys
 import time
 from collections import Counter
@@ -25,15 +27,29 @@ from gbfix.source.loading import load
 
 
 def strays(file: FileResult) -> list[int]:
-    """Changed lines (of the original) outside of every function that has an applied fix."""
+    """Changed lines (of the original) in no function that an applied fix may edit.
+
+    A fix may edit the function it stands in, what calls that by name, and constructors.
+    """
     before, after = file.before.text.splitlines(), file.after.splitlines()
-    tree = ast.parse(file.before.text)
-    spans = []
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            end = node.end_lineno or node.lineno
-            if any(f.applied and node.lineno <= f.line <= end for f in file.findings):
-                spans.append((node.lineno, end + 1))
+    functions = [
+        (node.name, node.lineno, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(ast.parse(file.before.text))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
+    fixed = [
+        (name, first, end)
+        for name, first, end in functions
+        if any(f.applied and first <= f.line < end for f in file.findings)
+    ]
+    called = re.compile("|".join(rf"\b{name}\s*\(" for name, *_ in fixed) or r"\Z\A")
+    spans = [
+        (first, end)
+        for name, first, end in functions
+        if (name, first, end) in fixed
+        or name == "__init__"
+        or called.search("\n".join(before[first : end - 1]))
+    ]
     found = []
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for tag, start, end, new_start, new_end in matcher.get_opcodes():
