@@ -201,11 +201,13 @@ def test_text_output_and_a_given_rewrite(folder: Path, capsys: pytest.CaptureFix
         ["model"],
         ["model.py", "--init", "model:make"],
         ["model.py", "--backend", "tpu"],
+        ["broken.py"],
     ],
 )
 def test_mistakes_are_one_sentence(
     arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (folder / "broken.py").write_text("import torch\ndef broken(:\n", encoding="utf-8")
     assert main(["verify", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -138,6 +138,8 @@ def verify(
         found, errors = _pairs(one, request, against, init, trace or ())
         pairs += found
         failed = failed or errors
+    if failed and not pairs and output_format is OutputFormat.TEXT:
+        raise typer.Exit(2)  # the error says all
     verdicts = _verdicts(pairs, inputs, wanted, trace or ())
     if reproduce is not None:
         verdicts = _with_scripts(verdicts, reproduce)
