@@ -16,7 +16,8 @@ from pathlib import Path
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.naming import named
 from gbfix.analysis.observed import Observed
-from gbfix.analysis.project import FunctionInfo, Module, Project, ReadFiles
+from gbfix.analysis.project import FunctionInfo, Module, Project
+from gbfix.analysis.read_files import ReadFiles
 from gbfix.analysis.regions import Regions
 from gbfix.findings import FileError, FileResult, RunResult
 from gbfix.looking import At, FileState, Looking, Only, Proposal, parsed, position_before

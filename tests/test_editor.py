@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from gbfix.analysis import project
-from gbfix.analysis.project import ReadFiles
+from gbfix.analysis import read_files
+from gbfix.analysis.read_files import ReadFiles
 from gbfix.cli.main import main
 from gbfix.editor.actions import actions_at, apply_action
 from gbfix.editor.fixing import fix_all, line_edits
@@ -320,19 +320,19 @@ def test_a_file_is_parsed_once_for_all_analyses(
     (tmp_path / "__init__.py").touch()
     (tmp_path / "parts.py").write_text("def limit(x):\n    return 1\n", encoding="utf-8")
     parsed: list[str] = []
-    parse = project.parse_module
+    parse = read_files.parse_module
 
-    def counted(source: SourceFile) -> project.Module:
+    def counted(source: SourceFile) -> read_files.Module:
         parsed.append(source.path.name)
         return parse(source)
 
-    monkeypatch.setattr(project, "parse_module", counted)
+    monkeypatch.setattr(read_files, "parse_module", counted)
     source = SourceFile(tmp_path / "net.py", IMPORTING)
     read = ReadFiles()
     edits = [fix_all(source, Settings(), read) for _ in range(2)]
     assert edits[0] == edits[1] != ()
     assert parsed.count("parts.py") == 1
-    monkeypatch.setattr(project, "_HELD", 0)
+    monkeypatch.setattr(read_files, "_HELD", 0)
     read.let_go()
     assert fix_all(source, Settings(), read) == edits[0]
     assert parsed.count("parts.py") == 2

@@ -56,7 +56,7 @@ from gbfix.lowering.aliases import (
 )
 from gbfix.lowering.arm_values import check_kept
 from gbfix.lowering.branch import Arm, Branch, find_branch
-from gbfix.lowering.dense_gradients import Replacement, dense_parts, dense_sums
+from gbfix.lowering.dense_gradients import Replacement, dense_gradients
 from gbfix.lowering.expression import UNPROVEN, ZERO_GRADIENTS, conditional_expression, selected
 from gbfix.lowering.forms import CONTIGUOUS, Copy, Writer
 from gbfix.lowering.functions import carried_names, function_body
@@ -142,8 +142,7 @@ def _replaced(branch: Branch, context: Context) -> list[Replacement]:
         found += element_reads(arm.statements, analysis, context.facts, view, branch.asked)
         if not gradients_are_off(branch.node, context.info):
             own = own_names(arm.statements, analysis)
-            found += dense_sums(arm.statements, own, analysis, view)
-            found += dense_parts(arm.statements, own, analysis, view)
+            found += dense_gradients(arm.statements, own, analysis, view)
     one, other = (_made(arm, branch) for arm in branch.arms)
     return found + made_alike((one, other), branch.node.test, branch.node, analysis, view)
 

@@ -38,6 +38,12 @@ class FunctionInfo:
     owner: ClassInfo | None = None
     outer: FunctionInfo | None = None
 
+    @property
+    def text(self) -> str:
+        """Its lines, without those of decorators."""
+        last = self.node.end_lineno or self.node.lineno
+        return self.module.source.lines_text(self.node.lineno, last)
+
     def __hash__(self) -> int:
         return id(self.node)
 

@@ -25,7 +25,8 @@ from gbfix.analysis.modules import (
     parse_module,
     stored_names,
 )
-from gbfix.source.text import SourceError, SourceFile
+from gbfix.analysis.read_files import ReadFiles
+from gbfix.source.text import SourceError
 
 __all__ = [
     "BUILTINS",
@@ -34,7 +35,6 @@ __all__ = [
     "FunctionInfo",
     "Module",
     "Project",
-    "ReadFiles",
     "import_bindings",
     "parse_module",
     "stored_names",
@@ -42,7 +42,6 @@ __all__ = [
 ]
 
 _MAX_HOPS = 12
-_HELD = 4_000_000  # characters of source whose trees are held
 _WORD = re.compile(r"\w+")
 _BETWEEN_WORDS = str.maketrans(
     {c: " " for c in map(chr, range(128)) if not (c == "_" or c.isalnum())}
@@ -70,40 +69,6 @@ def _path(node: ast.AST, module: Module) -> str:
             names.insert(0, current.name)
         current = module.parents.get(current)
     return ".".join([module.name, *names])
-
-
-class ReadFiles:
-    """Modules that were read from disk, for projects that come after each other; by path.
-
-    They are read again when their files change.
-    """
-
-    def __init__(self) -> None:
-        self._modules: dict[Path, tuple[tuple[int, int], Module]] = {}
-
-    def module(self, path: Path) -> Module:
-        """The module of a file.
-
-        Raises:
-            OSError, SourceError, SyntaxError, ValueError, RecursionError: if it cannot be read.
-        """
-        now = path.stat()
-        state = (now.st_mtime_ns, now.st_size)
-        known = self._modules.pop(path, None)
-        module = known[1] if known is not None and known[0] == state else None
-        if module is None:
-            module = parse_module(SourceFile.decode(path, path.read_bytes()))
-        self._modules[path] = state, module
-        return module
-
-    def let_go(self) -> None:
-        """Let go of modules that were not asked for lately, if there are too many."""
-        size = sum(len(module.source.text) for _, module in self._modules.values())
-        for path, (_, module) in list(self._modules.items()):
-            if size <= _HELD:
-                return
-            size -= len(module.source.text)
-            del self._modules[path]
 
 
 class Project:

@@ -161,9 +161,7 @@ def fails_captured(read: Read, analysis: Analysis) -> bool:
 
 def may_fail_captured(info: FunctionInfo) -> bool:
     """Whether a function may hold a read that fails under it, by the names in its text."""
-    node = info.node
-    text = info.module.source.lines_text(node.lineno, node.end_lineno or node.lineno)
-    return not _FAILING.isdisjoint(words(text))
+    return not _FAILING.isdisjoint(words(info.text))
 
 
 def _call_of(node: ast.expr, analysis: Analysis) -> ast.Call | None:

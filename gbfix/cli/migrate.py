@@ -302,11 +302,11 @@ def _lines(outcome: Outcome, folder: Path) -> Iterator[str]:
 
     totals = outcome.totals
     planned = any(file.state is State.PLANNED for file in outcome.files)
-    done = "could be" if planned else ""
+    done = "could be " if planned else ""
     also = ((totals.withheld, "withheld"), (totals.not_written, "left"))
     yield (
-        f"{totals.fixed} of {totals.sites} break sites {done} fixed, {totals.written} of "
-        f"{totals.files} files {done} written".replace("  ", " ")
+        f"{totals.fixed} of {totals.sites} break sites {done}fixed, {totals.written} of "
+        f"{totals.files} files {done}written"
         + "".join(f", {count} {what}" for count, what in also if count)
         + "."
     )

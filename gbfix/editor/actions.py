@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gbfix.analysis.project import ReadFiles
+from gbfix.analysis.read_files import ReadFiles
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.editor.positions import UTF_16, Range, range_of
 from gbfix.engine import At, Proposal, propose

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Sequence
 from itertools import pairwise
 
-from gbfix.analysis.project import ReadFiles
+from gbfix.analysis.read_files import ReadFiles
 from gbfix.engine import run
 from gbfix.errors import UserError
 from gbfix.settings import Settings

@@ -19,7 +19,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from gbfix import __version__
-from gbfix.analysis.project import ReadFiles
+from gbfix.analysis.read_files import ReadFiles
 from gbfix.analysis.trees import forget
 from gbfix.config import load_config
 from gbfix.diagnoses import DIAGNOSES

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
@@ -22,13 +22,20 @@ Replacement = tuple[re.Pattern[str], str]
 _JOINING = frozenset({"torch.stack", "torch.cat", "torch.concat", "torch.concatenate"})
 
 
-def dense_sums(
-    nodes: Iterable[ast.AST], own: frozenset[str], analysis: Analysis, view: View
+def dense_gradients(
+    nodes: Sequence[ast.AST], own: frozenset[str], analysis: Analysis, view: View
 ) -> list[Replacement]:
-    """The texts of sums that code computes with, and what to write for them.
+    """The texts in code whose gradients would not be dense, and what to write for them.
 
     `own` holds the names that the code has made from new storage.
     """
+    return [*_sums(nodes, own, analysis, view), *_parts(nodes, own, analysis, view)]
+
+
+def _sums(
+    nodes: Sequence[ast.AST], own: frozenset[str], analysis: Analysis, view: View
+) -> list[Replacement]:
+    """The texts of sums that code computes with, and what to write for them."""
     found: list[Replacement] = []
     parents = analysis.info.module.parents
     for node in (n for top in nodes for n in walk(top)):
@@ -53,8 +60,8 @@ def dense_sums(
     return found
 
 
-def dense_parts(
-    nodes: Iterable[ast.AST], own: frozenset[str], analysis: Analysis, view: View
+def _parts(
+    nodes: Sequence[ast.AST], own: frozenset[str], analysis: Analysis, view: View
 ) -> list[Replacement]:
     """The texts of stacks and concatenations along inner dimensions, and what to write for them.
 

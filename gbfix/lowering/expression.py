@@ -23,7 +23,7 @@ from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix
 from gbfix.lowering.aliases import check_not_changed_later, shared_root, tensor_sources
 from gbfix.lowering.arm_values import given_tensor, held_before
-from gbfix.lowering.dense_gradients import dense_parts, dense_sums, with_replacements
+from gbfix.lowering.dense_gradients import dense_gradients, with_replacements
 from gbfix.lowering.doubling import in_compiled_path
 from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.hazards import check_random
@@ -131,8 +131,7 @@ def selected(selection: Selection, context: Context, form: str, check: Check) ->
         elements = element_reads(values, analysis, context.facts, context.view, asked)
         a, b = (with_replacements(text, elements) for text in (a, b))
         if not gradients_are_off(statement, context.info):
-            dense = dense_sums(values, frozenset(), analysis, context.view)
-            dense += dense_parts(values, frozenset(), analysis, context.view)
+            dense = dense_gradients(values, frozenset(), analysis, context.view)
             a, b = (with_replacements(text, dense) for text in (a, b))
         one, other = (_made(value, environment) for value in values)
         at = selection.branch or statement

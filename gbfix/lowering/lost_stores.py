@@ -125,8 +125,7 @@ def _may_lose(info: FunctionInfo, facts: Facts) -> bool:
 def _calls_writing(info: FunctionInfo, facts: Facts, seen: frozenset[ast.AST]) -> bool:
     """Whether a function may call a method of its own object that sets attributes."""
     node, owner = info.node, info
-    text = info.module.source.lines_text(node.lineno, node.end_lineno or node.lineno)
-    names = sorted(set(_OWN_CALL.findall(text)))
+    names = sorted(set(_OWN_CALL.findall(info.text)))
     while owner.owner is None and owner.outer is not None:
         owner = owner.outer
     if owner.owner is None:

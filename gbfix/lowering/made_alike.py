@@ -50,10 +50,10 @@ def made_alike(
         for result in arm.results:
             if not isinstance(result, ast.Call) or not _is_factory(result, analysis):
                 continue
-            text = _without_gradient(result, view)
+            text = _arguments(result, view, without="requires_grad")
             if _on_default(result) and not _all_on_default(other, at, analysis):
                 text = f"{text}, device={_tensor(other, test, at, analysis)}.device"
-            if text != _inner(result, view):
+            if text != _arguments(result, view):
                 found[result] = text
         for name in arm.kept:
             if _made_on_default(name, at, analysis) and not _all_on_default(other, at, analysis):
@@ -95,17 +95,11 @@ def _on_default(call: ast.Call) -> bool:
     return all(k.arg is not None and k.arg != "device" for k in call.keywords)
 
 
-def _inner(call: ast.Call, view: View) -> str:
-    """The arguments of a call, on one line."""
-    named = [f"{k.arg}={flat(view, k.value)}" if k.arg else f"**{flat(view, k.value)}"
-             for k in call.keywords]  # fmt: skip
+def _arguments(call: ast.Call, view: View, without: str = "") -> str:
+    """The arguments of a call, on one line, but for a keyword."""
+    kept = [k for k in call.keywords if k.arg != without]
+    named = ((f"{k.arg}=" if k.arg else "**") + flat(view, k.value) for k in kept)
     return ", ".join([*(flat(view, a) for a in call.args), *named])
-
-
-def _without_gradient(call: ast.Call, view: View) -> str:
-    """The arguments of a call, without `requires_grad=True`."""
-    kept = [k for k in call.keywords if k.arg != "requires_grad"]
-    return _inner(ast.Call(call.func, call.args, kept), view)
 
 
 def _all_on_default(arm: Made, at: ast.stmt, analysis: Analysis) -> bool:

@@ -77,9 +77,8 @@ def check_new_branch(root: Path, name: str) -> None:
         raise UserError("`--branch` needs a repository with a commit.")
     if git.works(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{name}"):
         raise UserError(f"there is a branch `{name}` already.")
-    git.run(
-        root, "var", "GIT_COMMITTER_IDENT"
-    )  # commits are made last, and could fail for want of it
+    # Commits are made last, and could fail for want of it.
+    git.run(root, "var", "GIT_COMMITTER_IDENT")
 
 
 def state(root: Path, branch: str, commit_by: str | None) -> State:
