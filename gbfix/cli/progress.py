@@ -6,6 +6,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gbfix.migrate.run import Advance
 
 _LONG = 50
 
@@ -29,10 +33,10 @@ def progress(files: int) -> Iterator[Callable[[Path], None] | None]:
 
 
 @contextmanager
-def phases(name: str, total: int) -> Iterator[Callable[[str], None]]:
-    """A function to call with each thing that is done in a phase."""
+def phases(name: str, total: int) -> Iterator[Advance]:
+    """A function to call with each thing that is done or begun in a phase."""
     with _bar(name, total) as move:
-        yield lambda what: move(1, what)
+        yield lambda what, by=1: move(by, what)
 
 
 @contextmanager

@@ -6,20 +6,23 @@ come from another machine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from gbfix import batch, engine
 from gbfix.dynamo.records import Capture
 from gbfix.findings import FileResult, Finding
+from gbfix.migrate.known import Ran, digest_of
 from gbfix.migrate.outcome import Arms, BreakSeen, Captured, Checked, Fragment, SkipSeen
 from gbfix.migrate.pools import Shared
 from gbfix.migrate.summary import relative
 from gbfix.migrate.targets import Entry
 from gbfix.settings import Settings
 from gbfix.source.text import SourceFile
-from gbfix.verify.applying import most_passing, verify_pair
+from gbfix.verify.applying import most_passing, verify_pair, verifying
 from gbfix.verify.options import Options
 from gbfix.verify.project import Pair
 from gbfix.verify.recipes import Inputs
@@ -42,49 +45,117 @@ Texts = tuple[tuple[str, str], ...]
 """Files that are not read from disk: their paths and what is in them."""
 
 
+class _Staying:
+    """What stays in the process in which it was made; in another it begins anew."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
+class Begun(_Staying):
+    """Told of each definition when it is about to be run; not heard from another process."""
+
+    def __init__(self, tell: Callable[[str], None] = lambda name: None) -> None:
+        self._tell = tell
+
+    def __call__(self, name: str) -> None:
+        """Tell it."""
+        self._tell(name)
+
+
+class _Made(_Staying):
+    """The projects that were made without some transforms, by these."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.files: dict[tuple[str, ...], dict[Path, FileResult]] = {}
+
+
 @dataclass(frozen=True)
 class Again:
     """Makes a file without some transforms, where the project is small enough to be looked at again."""
 
     sources: Shared[list[SourceFile]]
     settings: Settings
+    _made: _Made = field(default_factory=_Made, compare=False)
 
     def __call__(self, file: FileResult, left_out: tuple[str, ...]) -> FileResult | None:
         """The file, or None."""
         sources = self.sources.get()
         if not batch.in_one_piece(sources):
             return None
-        settings = replace(self.settings, ignore=(*self.settings.ignore, *left_out))
-        again = engine.run(sources, settings)
-        return next((other for other in again.files if other.path == file.path), None)
+        with self._made.lock:
+            if left_out not in self._made.files:
+                settings = replace(self.settings, ignore=(*self.settings.ignore, *left_out))
+                again = engine.run(sources, settings)
+                self._made.files[left_out] = {other.path: other for other in again.files}
+            return self._made.files[left_out].get(file.path)
+
+
+@dataclass(frozen=True)
+class TriedFile:
+    """What came of a file: of the whole of it, and of each run that was made for it, by its key.
+
+    Where fixes were looked for again, nobody knows what the whole depends on.
+    """
+
+    whole: Ran[Tried]
+    runs: dict[str, Ran[Verdict]]
 
 
 @dataclass(frozen=True)
 class FileTask:
-    """Runs every definition of a file in which a fix was made."""
+    """Runs every definition of a file in which a fix was made.
+
+    `around` is what all runs depend on, and `known` are earlier runs by their keys.
+    """
 
     file: FileResult
     options: Options
     again: Again
     traces: Sequence[Path]
     root: Path
+    around: str
+    known: Mapping[str, Ran[Verdict]]
+    begun: Begun
 
-    def __call__(self, workers: Workers) -> Tried:
+    def __call__(self, workers: Workers) -> TriedFile:
         """Run them."""
         given: set[str] = set()
+        used: list[Ran[Verdict]] = []
+        new: dict[str, Ran[Verdict]] = {}
+        again: list[tuple[str, ...]] = []
+        run = verifying(workers, self.options)
 
         def recorded(pair: Pair) -> Sequence[tuple[Pair, Inputs | None]]:
+            self.begun(pair.name)
             found = recorded_pairs(pair, self.traces)
             if found:
                 given.add(pair.name)
             return found or [(pair, None)]
 
-        kept, verdicts = most_passing(workers, self.file, self.options, self.again, recorded)
+        def verify(original: Side, rewritten: Side, inputs: Inputs | None) -> Verdict:
+            key = digest_of((self.around, repr((original, rewritten, inputs))))
+            if key in self.known:
+                used.append(self.known[key])
+                return self.known[key].found
+            workers.loaded = frozenset()
+            verdict = run(original, rewritten, inputs)
+            new[key] = Ran(verdict, workers.loaded)
+            return verdict
+
+        def rerun(file: FileResult, left_out: tuple[str, ...]) -> FileResult | None:
+            again.append(left_out)
+            return self.again(file, left_out)
+
+        kept, verdicts = most_passing(self.file, verify, rerun, recorded)
         checked = tuple(
             checked_of(verdict, self.file.path, name, self.root, recorded=name in given)
             for name, verdict in verdicts.items()
         )
-        return Tried(kept.after, kept.findings, checked)
+        loaded = all_loaded(ran.loaded for ran in (*used, *new.values()))
+        tried = Tried(kept.after, kept.findings, checked)
+        return TriedFile(Ran(tried, None if again else loaded), new)
 
 
 @dataclass(frozen=True)
@@ -97,8 +168,9 @@ class EntryTask:
     traces: Sequence[Path]
     root: Path
 
-    def __call__(self, workers: Workers) -> Checked:
+    def __call__(self, workers: Workers) -> Ran[Checked]:
         """Run it."""
+        workers.loaded = frozenset()
         before, after = self.texts.get()
         path, name = self.entry.path, self.entry.name
         target = of_file(path, name)
@@ -106,7 +178,17 @@ class EntryTask:
         recorded = recorded_pairs(pair, self.traces)
         verdict = verify_pair(workers, recorded or [(pair, None)], self.options)
         found = checked_of(verdict, path, name, self.root, recorded=bool(recorded))
-        return replace(found, entry=True)
+        return Ran(replace(found, entry=True), workers.loaded)
+
+
+def all_loaded(each: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
+    """What several runs have loaded; None if that is not known of one of them."""
+    found: frozenset[str] = frozenset()
+    for loaded in each:
+        if loaded is None:
+            return None
+        found |= loaded
+    return found
 
 
 def checked_of(

@@ -24,7 +24,12 @@ from gbfix.migrate.journal import Journal, Record
 from gbfix.migrate.outcome import Checked, Error, Outcome, Policy, State, from_json, to_json
 from gbfix.source.text import SourceError
 
-Advance = Callable[[str], None]
+
+class Advance(Protocol):
+    """Told what is done or begun; the phase is `by` steps further with it."""
+
+    def __call__(self, what: str, by: int = 1) -> None:
+        """Tell it."""
 
 
 class Verify(Protocol):
@@ -38,12 +43,12 @@ class Phases(Protocol):
     """Shows how far the migration is."""
 
     def __call__(self, name: str, total: int) -> AbstractContextManager[Advance]:
-        """Begin a phase of some steps; the function that comes back is called after each."""
+        """Begin a phase of some steps, which the function that comes back is told of."""
 
 
 def silent(name: str, total: int) -> AbstractContextManager[Advance]:
     """Show nothing."""
-    return nullcontext(lambda _: None)
+    return nullcontext(lambda what, by=1: None)
 
 
 @dataclass(frozen=True)

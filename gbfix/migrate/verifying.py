@@ -16,22 +16,45 @@ from pathlib import Path
 
 from gbfix.delivery import withheld
 from gbfix.findings import FileResult, RunResult
-from gbfix.migrate.checking import Again, EntryTask, FileTask, Tried
+from gbfix.migrate.checking import Again, Begun, EntryTask, FileTask, Tried, TriedFile
+from gbfix.migrate.contents import Contents
 from gbfix.migrate.journal import Journal
-from gbfix.migrate.known import Known, around
+from gbfix.migrate.known import Known, Ran, around
 from gbfix.migrate.outcome import Checked
 from gbfix.migrate.pools import MakePool, Pool
-from gbfix.migrate.run import Migration, Phases
+from gbfix.migrate.run import Advance, Migration, Phases
 from gbfix.migrate.summary import relative
 from gbfix.migrate.targets import Entry, entries_of
 from gbfix.settings import Settings
 from gbfix.verify.applying import taken_back
-from gbfix.verify.arms import concerned
+from gbfix.verify.arms import definitions_in, used_by
 from gbfix.verify.options import Options
 from gbfix.verify.project import fixed_names
-from gbfix.verify.verdict import Status
+from gbfix.verify.verdict import Status, Verdict
 
 _MOST_ROUNDS = 3
+
+
+class Turns:
+    """Tells how far the verification of a file is: which definition has its turn, and how many had."""
+
+    def __init__(self, path: Path, place: str, names: Sequence[str], advance: Advance) -> None:
+        self.path = path
+        self.place = place
+        self._names = set(names)
+        self._begun: set[str] = set()
+        self._advance = advance
+
+    def begin(self, name: str) -> None:
+        """It is the turn of a definition, which may not be its first."""
+        first = name in self._names and name not in self._begun
+        self._advance(f"{self.place}:{name}", int(first and bool(self._begun)))
+        if first:
+            self._begun.add(name)
+
+    def end(self) -> None:
+        """All of the file is done."""
+        self._advance(self.place, len(self._names) - max(0, len(self._begun) - 1))
 
 
 @dataclass(frozen=True)
@@ -55,7 +78,8 @@ class Verification:
         """
         entries = entries_of(self.wanted.policy.targets, self._traces, self.wanted.root)
         beside = around(made.files, self._traces, self.settings, self.options)
-        known = Known(self.wanted.root, journal, beside)
+        contents = Contents(self.wanted.root, made.files)
+        known = Known(self.wanted.root, journal, beside, contents)
         with closing(self.pool()) as pool:
             tried = self._files(pool, made, known)
             files = [
@@ -78,30 +102,45 @@ class Verification:
     def _files(self, pool: Pool, made: RunResult, known: Known) -> dict[Path, Tried]:
         root = self.wanted.root
         changed = [file for file in made.files if file.changed]
+        names = {file.path: fixed_names(file) for file in changed}
         tried: dict[Path, Tried] = {}
         keys: dict[Path, str] = {}
         for file in changed:
-            key = known.key(relative(file.path, root), file.before.text, file.after)
-            found = known.get(key, Tried, lambda tried: all(map(_lasts, tried.checked)))
-            keys[file.path] = key
+            place = relative(file.path, root)
+            keys[file.path] = known.key(place, file.before.text, file.after, repr(file.findings))
+            found = known.get(keys[file.path], Tried, lambda tried: all(map(_lasts, tried.checked)))
             if found is not None:
                 tried[file.path] = found
 
         sources = pool.share([file.before for file in made.files])
         again = Again(sources, self.settings)
-        with self.phases("Verifying", len(changed)) as advance:
+        with self.phases("Verifying", sum(map(len, names.values()))) as advance:
             for path in tried:
-                advance(relative(path, root))
-            waiting = {
-                pool.submit(FileTask(file, self.options, again, self._traces, root)): file
-                for file in changed
-                if file.path not in tried
-            }
+                advance(relative(path, root), len(names[path]))
+            waiting: dict[Future[TriedFile], Turns] = {}
+            for file in changed:
+                if file.path not in tried:
+                    turns = Turns(file.path, relative(file.path, root), names[file.path], advance)
+                    runs = known.of(turns.place, Verdict, _lasts)
+                    task = FileTask(
+                        file,
+                        self.options,
+                        again,
+                        self._traces,
+                        root,
+                        known.around,
+                        runs,
+                        Begun(turns.begin),
+                    )
+                    waiting[pool.submit(task)] = turns
             for done in as_completed(waiting):
-                path = waiting[done].path
-                tried[path] = done.result()
-                known.keep(keys[path], tried[path])
-                advance(relative(path, root))
+                turns = waiting[done]
+                found_now = done.result()
+                for key, ran in found_now.runs.items():
+                    known.keep(key, ran, place=turns.place)
+                known.keep(keys[turns.path], found_now.whole)
+                tried[turns.path] = found_now.whole.found
+                turns.end()
         return tried
 
     # All files together
@@ -138,23 +177,28 @@ class Verification:
         rewritten = {str(f.path.resolve()): f.after for f in files if f.changed}
         after = tuple((path, rewritten.get(path, text)) for path, text in before)
         texts_of = pool.share((before, after))
+        defined = definitions_in(before)
+        versions = dict(before), dict(after)
         results: list[Checked] = []
-        waiting: list[Future[Checked] | Checked] = []
-        keys = [
-            known.key(str(entry.path), entry.name, *(part for pair in after for part in pair))
-            for entry in entries
-        ]
+        waiting: list[Future[Ran[Checked]] | Checked] = []
+        keys = []
+        for entry in entries:
+            # Of files that are not loaded, these count for the arms that are to be run.
+            used = sorted(used_by(entry.name.partition(".")[0], defined))
+            texts_used = (text for path in used for text in (path, *(v[path] for v in versions)))
+            keys.append(known.key(str(entry.path), entry.name, *texts_used))
         for entry, key in zip(entries, keys, strict=True):
             task = EntryTask(entry, texts_of, self.options, self._traces, self.wanted.root)
-            done = known.get(key, Checked, _lasts)
+            done = known.get(key, Checked, _lasts, rewritten)
             waiting.append(done if done is not None else pool.submit(task))
         with self.phases("Running entries", len(entries)) as advance:
             for found, key in zip(waiting, keys, strict=True):
                 if isinstance(found, Checked):
                     results.append(found)
                 else:
-                    results.append(found.result())
-                    known.keep(key, results[-1])
+                    ran = found.result()
+                    results.append(ran.found)
+                    known.keep(key, ran, rewritten)
                 advance(results[-1].id)
         return tuple(results)
 
@@ -168,7 +212,8 @@ class Verification:
         """The files without what an entry shows to be different, or what the policy does not allow."""
         changed = [file for file in files if file.changed]
         texts = [(str(file.path), file.after) for file in changed]
-        used = {run.id: concerned(texts, run.name) for run in whole}
+        defined = definitions_in(texts)
+        used = {run.id: used_by(run.name, defined) for run in whole}
         bad = [run for run in whole if run.status == Status.DIFFERENT.value]
         good = [used[run.id] for run in whole if run.verified]
         result = []
@@ -210,6 +255,6 @@ def _only_verified(
     return file
 
 
-def _lasts(run: Checked) -> bool:
+def _lasts(run: Checked | Verdict) -> bool:
     """Whether a run would end in the same way again."""
-    return run.status != Status.NOT_RUN.value
+    return Status(run.status) is not Status.NOT_RUN

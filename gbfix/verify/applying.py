@@ -23,6 +23,8 @@ from gbfix.verify.worker import Workers
 
 # Runs the engine again on one file of the result, without some transforms; None if that is too dear.
 Rerun = Callable[[FileResult, tuple[str, ...]], FileResult | None]
+# Says what is found for an original and a rewritten side, with inputs that may be given.
+Verify = Callable[[Side, Side, Inputs | None], Verdict]
 # The pairs to verify in the place of one, each with its inputs; None has these generated.
 Prepare = Callable[[Pair], Sequence[tuple[Pair, Inputs | None]]]
 _OTHER_FIX_MAY_HELP = (Status.DIFFERENT, Status.NO_FEWER_BREAKS)
@@ -54,7 +56,7 @@ def keep_verified(
     verdicts: list[Verdict] = []
     for file in result.files:
         if file.changed:
-            choice = _Choice(workers, result, options, rerun, prepare, file)
+            choice = _Choice(verifying(workers, options), result, rerun, prepare, file)
             files.append(choice.best())
             verdicts += choice.told.values()
         else:
@@ -62,25 +64,27 @@ def keep_verified(
     return replace(result, files=tuple(files)), tuple(verdicts)
 
 
+def verifying(workers: Workers, options: Options) -> Verify:
+    """The plain way to find a verdict: by running both sides."""
+    return lambda original, rewritten, inputs: verify_sides(
+        workers, original, rewritten, inputs, options
+    )
+
+
 def most_passing(
-    workers: Workers,
-    file: FileResult,
-    options: Options,
-    rerun: Rerun,
-    prepare: Prepare = _generated,
+    file: FileResult, verify: Verify, rerun: Rerun, prepare: Prepare = _generated
 ) -> tuple[FileResult, dict[str, Verdict]]:
     """The file without what does harm or no good, and the verdicts by function or class.
 
     What could not be run, or not in all arms, is kept: whoever asks has to look at the verdicts.
 
     Args:
-        workers: where it is run.
         file: a changed file. Others are taken as they are on disk.
-        options: how to verify.
+        verify: what finds each verdict; it is asked once for the same sides and inputs.
         rerun: what makes the file again without some transforms.
         prepare: how each pair is run.
     """
-    choice = _Choice(workers, RunResult((file,)), options, rerun, prepare, file)
+    choice = _Choice(verify, RunResult((file,)), rerun, prepare, file)
     choice.enough = lambda verdict: verdict.status not in _OTHER_FIX_MAY_HELP
     return choice.best(), choice.told
 
@@ -102,10 +106,8 @@ def verify_pair(
     workers: Workers, prepared: Sequence[tuple[Pair, Inputs | None]], options: Options
 ) -> Verdict:
     """The verdict on a definition that is run through each of some callables: the worst of theirs."""
-    return _worst(
-        verify_sides(workers, pair.original, pair.rewritten, inputs, options)
-        for pair, inputs in prepared
-    )
+    verify = verifying(workers, options)
+    return _worst(verify(pair.original, pair.rewritten, inputs) for pair, inputs in prepared)
 
 
 def _worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -116,9 +118,8 @@ def _worst(verdicts: Iterable[Verdict]) -> Verdict:
 class _Choice:
     """The search for the best version of one file."""
 
-    workers: Workers
+    verify: Verify
     result: RunResult
-    options: Options
     rerun: Rerun
     prepare: Prepare
     file: FileResult
@@ -160,7 +161,7 @@ class _Choice:
         for ready, inputs in self.prepare(pair):
             key = ready.original, ready.rewritten, inputs
             if key not in self.ran:
-                self.ran[key] = verify_sides(self.workers, *key, self.options)
+                self.ran[key] = self.verify(*key)
             verdicts.append(self.ran[key])
         return _worst(verdicts)
 

@@ -20,6 +20,7 @@ _KINDS: dict[type[ast.AST], tuple[str, str, str]] = {
     ast.While: ("while", "body", "end"),
     ast.Assert: ("assert", "pass", "fail"),
 }
+Definitions = dict[str, list[tuple[str, ast.stmt]]]
 _Branching = ast.If | ast.IfExp | ast.While | ast.Assert
 
 
@@ -120,11 +121,21 @@ def concerned(texts: Iterable[tuple[str, str]], name: str) -> dict[str, list[ran
 
     Names are matched wherever they are defined, so rather too much is found than too little.
     """
-    definitions: dict[str, list[tuple[str, ast.stmt]]] = {}
+    return used_by(name, definitions_in(texts))
+
+
+def definitions_in(texts: Iterable[tuple[str, str]]) -> Definitions:
+    """What is at the top of files, by its names."""
+    found: Definitions = {}
     for path, text in texts:
         for statement in ast.parse(text).body:
             for defined in _defined(statement):
-                definitions.setdefault(defined, []).append((path, statement))
+                found.setdefault(defined, []).append((path, statement))
+    return found
+
+
+def used_by(name: str, definitions: Definitions) -> dict[str, list[range]]:
+    """The lines that `concerned` finds, where the files have been parsed."""
     lines: dict[str, list[range]] = {}
     waiting, done = [name], {name}
     while waiting:

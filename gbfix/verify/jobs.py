@@ -35,12 +35,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The pickled result of a job, or why there is none; `exhausted` if time or memory ran out."""
+    """The pickled result of a job, or why there is none; `exhausted` if time or memory ran out.
+
+    `loaded` are the files of the code that ran and those that it read; None if that is not known.
+    """
 
     result: bytes | None = None
     failure: str | None = None
     exhausted: bool = False
     detail: str = ""
+    loaded: frozenset[str] | None = None
 
 
 def read_frame(stream: IO[bytes]) -> bytes | None:

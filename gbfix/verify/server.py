@@ -25,11 +25,12 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from gbfix.verify.jobs import Job, Limits, Outcome, read_frame, write_frame
+from gbfix.verify.loaded import Loaded, modules_before
 
 # What a first run, a first compilation and a first comparison would import in each child anew.
 PRELOAD = (
@@ -156,21 +157,21 @@ def _child(job: Job, pipe: int) -> None:
     code, own = 1, os.getpid()
     # A process that the user's code forks must not hold the pipe open, nor answer on it.
     os.register_at_fork(after_in_child=lambda: os.close(pipe))
+    loaded = Loaded()
     try:
         os.setsid()
         _limit(job.limits)
         module, _, name = job.function.partition(":")
         result = getattr(importlib.import_module(module), name)(*pickle.loads(job.arguments))
-        said = b"+" + pickle.dumps(result)
+        outcome = Outcome(pickle.dumps(result))
         code = 0
     except BaseException as error:
-        text = "".join(traceback.format_exception(error))
-        said = b"-" + f"{type(error).__name__}: {error}\n{text}".encode(errors="replace")
+        outcome = _raised(error)
     if os.getpid() != own:
         os._exit(0)
     try:
         with open(pipe, "wb", closefd=False) as stream:
-            stream.write(said)
+            stream.write(pickle.dumps(replace(outcome, loaded=loaded.files())))
     finally:
         # Threads that the user's code has started must not keep the process.
         os._exit(code)
@@ -187,17 +188,22 @@ def _done(job: Job) -> Outcome:
     try:
         module, _, name = job.function.partition(":")
         result = getattr(importlib.import_module(module), name)(*pickle.loads(job.arguments))
-        return Outcome(pickle.dumps(result))
+        return Outcome(pickle.dumps(result), loaded=frozenset())
     except TimeoutError:
-        return _too_long(job)
-    except MemoryError:
-        return Outcome(failure="it ran out of memory", exhausted=True)
+        return replace(_too_long(job), loaded=frozenset())
     except Exception as error:
-        text = "".join(traceback.format_exception(error))
-        return Outcome(failure=f"{type(error).__name__}: {error}", detail=text)
+        return replace(_raised(error), loaded=frozenset())
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _raised(error: BaseException) -> Outcome:
+    text = "".join(traceback.format_exception(error)).encode(errors="replace").decode()
+    if isinstance(error, MemoryError):
+        return Outcome(failure="it ran out of memory", exhausted=True, detail=text)
+    sentence = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
+    return Outcome(failure=sentence.splitlines()[0], detail=text)
 
 
 def _too_long(job: Job) -> Outcome:
@@ -228,14 +234,10 @@ def _finished(child: _Child) -> Outcome:
     os.close(child.pipe)
     _, status = os.waitpid(child.pid, 0)
     _kill_group(child.pid)
-    said = b"".join(child.said)
-    if said[:1] == b"+" and os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
-        return Outcome(result=said[1:])
-    if said[:1] == b"-":
-        text = said[1:].decode(errors="replace")
-        if text.startswith("MemoryError"):
-            return Outcome(failure="it ran out of memory", exhausted=True, detail=text)
-        return Outcome(failure=text.splitlines()[0], detail=text)
+    with contextlib.suppress(pickle.UnpicklingError, EOFError):
+        outcome: Outcome = pickle.loads(b"".join(child.said))
+        if outcome.failure is not None or (os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0):
+            return outcome
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         with contextlib.suppress(ValueError):
@@ -281,6 +283,7 @@ def main() -> None:
 
     warming.warm_up()
     set_levels()
+    modules_before()
     _freeze()
     serve(source, sink)
 

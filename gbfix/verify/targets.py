@@ -5,7 +5,9 @@ Values only, which need neither torch nor the user's code and can be sent to a w
 
 from __future__ import annotations
 
+import os
 import sys
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +69,7 @@ def of_file(path: Path, name: str, *, init: str | None = None) -> Target:
         parts.pop()
     module = ".".join(parts)
     if module in _TAKEN or not all(part.isidentifier() for part in parts):
-        module = f"gbfix_target_{abs(hash(str(path)))}"
+        module = f"gbfix_target_{zlib.crc32(os.fsencode(path))}"
     return Target(module, name, str(path), (str(folder),), init)
 
 

@@ -20,10 +20,15 @@ from gbfix.verify.jobs import Job, Outcome, read_frame, write_frame
 
 
 class Workers:
-    """A server and the means to send it jobs; closes it at the end of a `with`."""
+    """A server and the means to send it jobs; closes it at the end of a `with`.
+
+    `loaded` are the files that all jobs so far have loaded, or None if one of them could not tell; who
+    wants to know it of some jobs sets it to nothing before them.
+    """
 
     def __init__(self, parallel: int | None = None) -> None:
         self.parallel = parallel or max(1, min(4, os.cpu_count() or 1))
+        self.loaded: frozenset[str] | None = frozenset()
         self._server: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Workers:
@@ -39,6 +44,15 @@ class Workers:
 
     def run(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run jobs, a few at a time, and give back their outcomes in the same order."""
+        outcomes = self._run(jobs)
+        for outcome in outcomes:
+            if self.loaded is None or outcome.loaded is None:
+                self.loaded = None
+            else:
+                self.loaded |= outcome.loaded
+        return outcomes
+
+    def _run(self, jobs: Sequence[Job]) -> list[Outcome]:
         if not jobs:
             return []
         for attempt in (1, 2):
