@@ -9,16 +9,19 @@ from __future__ import annotations
 import ast
 import contextlib
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from gbfix.analysis.call_index import calls
+from gbfix.analysis.catching import Callee, NamedCall, may_call, named_calls
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.naming import named
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import FunctionInfo, Module, Project
 from gbfix.analysis.read_files import ReadFiles
-from gbfix.analysis.regions import Regions
+from gbfix.analysis.regions import Edge, Plan, Regions
+from gbfix.asked import Asked, Whole
 from gbfix.findings import FileError, FileResult, RunResult
 from gbfix.looking import At, FileState, Looking, Only, Proposal, parsed, position_before
 from gbfix.narrowed import narrow
@@ -28,6 +31,10 @@ from gbfix.suppressions import parse, unused_notices
 
 # A pass makes every fix that does not touch another; what takes longer never ends.
 MOST_PASSES = 40
+TOO_MANY_PASSES = (
+    "internal error, the file is left as it was: its fixes make room for more of "
+    f"the same after {MOST_PASSES} passes"
+)
 NARROWED = (
     "the project uses torch.compile, so only what that reaches was looked at; "
     "--region forward looks at every forward"
@@ -89,46 +96,6 @@ def propose(
         return made.result(), tuple(made.proposals)
 
 
-def rewrite_part(
-    files: Sequence[SourceFile],
-    modules: Sequence[Module],
-    settings: Settings,
-    reached: frozenset[str],
-) -> RunResult:
-    """Fix some files of a project, until nothing changes in them.
-
-    Args:
-        files: those to fix.
-        modules: all modules of the project, in order; those of the files are parsed anew.
-        settings: what to look for and how much to trust.
-        reached: the functions of the whole project that are in the region, by qualified name.
-    """
-    made = _Run(files, settings, True, None, None)
-    made.reached = reached
-    made.others = modules
-    with without_collecting():
-        return made.result()
-
-
-class _ByName:
-    """The functions of a region, for modules that are parsed only when they are looked into."""
-
-    def __init__(
-        self, modules: Sequence[Module], is_reached: Callable[[FunctionInfo], bool]
-    ) -> None:
-        self._modules = list(modules)
-        self._is_reached = is_reached
-        self._known: dict[object, bool] = {}
-
-    def __contains__(self, node: object) -> bool:
-        if node not in self._known:
-            # Who has the node has parsed its module.
-            for module in [m for m in self._modules if m.parsed]:
-                self._known |= {info.node: self._is_reached(info) for info in module.functions()}
-            self._modules = [m for m in self._modules if not m.parsed]
-        return self._known.get(node, False)
-
-
 @contextlib.contextmanager
 def without_collecting() -> Iterator[None]:
     """No garbage collection: trees are many small objects that are all in use."""
@@ -161,8 +128,9 @@ class _Run(Looking):
         self.observed = replace(observed, before=self._before) if observed is not None else None
         self.only = only
         self.read = read if read is not None else ReadFiles()
-        self.others: Sequence[Module] | None = None
-        self.reached: frozenset[str] | None = None
+        self.originals: dict[Path, Module] = {}
+        self.first: tuple[Regions, dict[ast.AST, FunctionInfo]] | None = None
+        self.whole: Whole | None = None
         self.notices: list[str] = []
         self.consulted: frozenset[Path] = frozenset()
         self.absent: frozenset[Path] = frozenset()
@@ -170,6 +138,7 @@ class _Run(Looking):
     def result(self) -> RunResult:
         """Make passes until nothing changes."""
         todo = list(self._parsed())
+        self.originals = dict(self.modules)
         for number in range(MOST_PASSES):
             changed = self._pass(todo, first=number == 0)
             if not changed:
@@ -179,22 +148,18 @@ class _Run(Looking):
                 self.rewrite = False
         else:
             for state in todo:
-                state.fail(
-                    "internal error, the file is left as it was: its fixes make room for more of "
-                    f"the same after {MOST_PASSES} passes"
-                )
+                state.fail(TOO_MANY_PASSES)
         result = _result(self.states, self.notices)
         return replace(result, consulted=self.consulted, absent=self.absent)
 
     def _parsed(self) -> Iterator[FileState]:
         """Parse the files that mention torch, each under the name that it has in the project."""
         files = [s.original for s in self.states if "torch" in s.original.text]
-        names = {m.source.path: m for m in self.others or named(files)}
+        names = {m.source.path: m for m in named(files)}
         for state in self.states:
-            like = names.get(state.original.path)
-            if like is None:
+            module = names.get(state.original.path)
+            if module is None:
                 continue
-            module = replace(like, parsed=None)
             error = parsed(module)
             if error is not None:
                 state.fail(error)
@@ -204,61 +169,72 @@ class _Run(Looking):
 
     def _pass(self, todo: list[FileState], *, first: bool) -> list[FileState]:
         """One pass over the files of `todo`; returns those that changed."""
-        usable = [s for s in self.states if s.error is None and s.original.path in self.modules]
-        own = [self.modules[s.original.path] for s in usable]
-        if self.others is not None:
-            by_path = {module.source.path: module for module in own}
-            own = [by_path.get(m.source.path, m) for m in self.others]
-        project = Project(own, self.read)
+        for state in self.states:
+            if state.error is not None and state.original.path in self.modules:
+                self.modules[state.original.path] = self.originals[state.original.path]
+        project = Project(self.modules.values(), self.read)
         facts = Facts(project)
         facts.observed = self.observed or facts.observed
-        changed = self.visit(todo, facts, self._region(facts, todo), first=first)
+        region = self._region(facts, todo) if first else self._same_region(facts, todo)
+        changed = self.visit(todo, facts, region, first=first)
         self.consulted |= project.consulted
         self.absent |= project.absent
         return changed
 
     def _region(self, facts: Facts, todo: Sequence[FileState]) -> dict[Module, list[FunctionInfo]]:
-        """The functions of the region, by module. Rewriting does not change what is reached."""
-        own = [
-            self.modules[s.original.path]
-            for s in self.states
-            if s.error is None and s.original.path in self.modules
-        ]
-        regions = Regions(facts, own, self.settings.region.value)
-        wanted: frozenset[ast.AST] | None = None
-        if self.reached is None:
-            wanted = self._wanted(regions, todo)
-            found = regions.reached(wanted)
-            if self.observed is not None:
-                found |= {n: i for n, i in regions.functions.items() if self.observed.ran(i)}
-            self.reached = frozenset(i.qualified for i in found.values())
-            if (
-                self.observed is None
-                and regions.narrowed
-                and any(
-                    i.node.name == "forward" and i.node not in found
-                    for i in regions.functions.values()
-                )
-            ):
-                self.notices.append(NARROWED)
-        else:
-            modules = {self.modules[s.original.path] for s in todo}
-            found = {
-                n: i
-                for n, i in regions.functions.items()
-                if i.module in modules and self._is_reached(i)
-            }
+        """The functions of the region, by module."""
+        regions = Regions(facts, self.modules.values(), self.settings.region.value)
+        wanted = self._wanted(regions, todo)
+        found = regions.reached(wanted)
+        if self.observed is not None:
+            ran = {n: i for n, i in regions.functions.items() if self.observed.ran(i)}
+            regions.edges.update(_edges((i for n, i in ran.items() if n not in found), facts))
+            found |= ran
+        if (
+            self.observed is None
+            and regions.narrowed
+            and any(
+                i.node.name == "forward" and i.node not in found for i in regions.functions.values()
+            )
+        ):
+            self.notices.append(NARROWED)
         facts.region = frozenset(found)
         if wanted is not None:
             narrow(facts, found, regions)
-        if self.others is not None:
-            facts.region = _ByName(facts.project.given, self._is_reached)
         facts.find_places = regions.places
+        self.first = regions, found
+        return self._by_module(found)
+
+    def _same_region(
+        self, facts: Facts, todo: Sequence[FileState]
+    ) -> dict[Module, list[FunctionInfo]]:
+        """The functions of changed files that are in the region, which fixes do not change."""
+        if self.whole is None:
+            assert self.first is not None
+            self.whole = _whole(*self.first, list(self.originals.values()))
+            self.first = None
+        whole, own = self.whole, [self.modules[s.original.path] for s in todo]
+        regions = Regions(facts, own, self.settings.region.value)
+        others = frozenset(self.modules.values()) - frozenset(own)
+        found = {
+            node: info
+            for node, info in regions.reached_from(Plan(whole.reached), others).items()
+            if info.module not in others and whole.is_reached(info)
+        }
+
+        def may_call_in(called: Callee, module: str) -> bool:
+            return may_call(called, facts.project.modules[module], facts.project)
+
+        asked = Asked(own, found, facts, regions.edges, {}, may_call_in, whole)
+        facts.region, facts.calling, facts.caught_by = asked, asked.calling, asked.caught_by
+        facts.find_places = Regions(facts, [], self.settings.region.value).places
+        return self._by_module(found)
+
+    def _by_module(self, found: Mapping[ast.AST, FunctionInfo]) -> dict[Module, list[FunctionInfo]]:
         functions: dict[Module, list[FunctionInfo]] = {}
         for info in found.values():
-            if self.observed is not None and not self.observed.ran(info):
-                continue
-            functions.setdefault(info.module, []).append(info)
+            if self.observed is None or self.observed.ran(info):
+                functions.setdefault(info.module, []).append(info)
         return functions
 
     def _wanted(self, regions: Regions, todo: Sequence[FileState]) -> frozenset[ast.AST] | None:
@@ -267,18 +243,38 @@ class _Run(Looking):
             return None
         return regions.around(self.modules[todo[0].original.path], self.at[0])
 
-    def _is_reached(self, info: FunctionInfo) -> bool:
-        """A function found before, or one that a fix has put into such a function."""
-        assert self.reached is not None
-        if info.qualified in self.reached:
-            return True
-        return info.outer is not None and self._is_reached(info.outer)
-
     def _before(self, module: Module, line: int, column: int) -> tuple[int, int]:
         """Where a place of a module was before the run."""
         offset = module.source.offset(line, column)
         state = next((s for s in self.states if s.original.path == module.source.path), None)
         return module.source.position(offset) if state is None else position_before(offset, state)
+
+
+def _whole(
+    regions: Regions, found: Mapping[ast.AST, FunctionInfo], modules: Sequence[Module]
+) -> Whole:
+    """The region as its files were before any was changed."""
+    callers: dict[str, set[str]] = {}
+    for edge in regions.edges:
+        callers.setdefault(edge.callee, set()).add(edge.caller)
+    own: dict[Module, list[FunctionInfo]] = {}
+    for info in found.values():
+        own.setdefault(info.module, []).append(info)
+    names = frozenset().union(*(m.defined | m.classes.keys() for m in modules))
+    by_name: dict[str, list[tuple[str, tuple[NamedCall, ...]]]] = {}
+    for module in modules:
+        for name, named_here in named_calls(own.get(module, ()), names).items():
+            by_name.setdefault(name, []).append((module.name, named_here))
+    reached = frozenset(info.qualified for info in found.values())
+    return Whole(reached, {c: frozenset(n) for c, n in callers.items()}, by_name)
+
+
+def _edges(functions: Iterable[FunctionInfo], facts: Facts) -> Iterator[Edge]:
+    """The calls of functions that were not found by following calls."""
+    for info in functions:
+        analysis = facts.analysis(info)
+        for callee, _ in calls(analysis, facts) if analysis is not None else ():
+            yield Edge(callee.qualified, info.qualified, False)
 
 
 def _result(states: Sequence[FileState], notices: list[str]) -> RunResult:
@@ -297,4 +293,4 @@ def _result(states: Sequence[FileState], notices: list[str]) -> RunResult:
     return RunResult(tuple(files), tuple(errors), tuple(notices))
 
 
-__all__ = ["NARROWED", "At", "Only", "Proposal", "propose", "rewrite_part", "run"]
+__all__ = ["NARROWED", "At", "Only", "Proposal", "propose", "run"]

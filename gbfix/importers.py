@@ -15,11 +15,12 @@ from gbfix.analysis.modules import Module
 
 
 class Importers:
-    """Who imports what, and who has not been looked at yet."""
+    """Who imports what, and who has not been looked at yet, of modules or of some among them."""
 
-    def __init__(self, modules: Sequence[Module]) -> None:
+    def __init__(self, modules: Sequence[Module], among: Sequence[Module] | None = None) -> None:
         by_name = {module.name: module for module in modules}
-        self._imported = {m: frozenset(_imported(m, by_name)) - {m} for m in modules}
+        looked_at = modules if among is None else among
+        self._imported = {m: frozenset(_imported(m, by_name)) - {m} for m in looked_at}
         self._left = dict.fromkeys(modules, 0)
         for imported in self._imported.values():
             for module in imported:
@@ -28,7 +29,8 @@ class Importers:
 
     def left(self, module: Module) -> int:
         """How many of a module and those that import it have not been looked at."""
-        return self._left.get(module, 1) + (module not in self._done)
+        waiting = module in self._imported and module not in self._done
+        return self._left.get(module, 1) + waiting
 
     def done(self, module: Module) -> None:
         """Note that a module was looked at."""
@@ -39,7 +41,7 @@ class Importers:
 
     @cached_property
     def order(self) -> Sequence[Module]:
-        """All modules, each after those that import it where that can be."""
+        """The modules to look at, each after those that import it where that can be."""
         return tuple(self._order())
 
     def wait(self, module: Module, now: Module) -> float:
@@ -55,14 +57,16 @@ class Importers:
     @cached_property
     def _turns(self) -> dict[Module, list[int]]:
         """Where in the order a module and those that import it come."""
-        turns = {module: [at] for module, at in self._place.items()}
+        turns: dict[Module, list[int]] = {module: [] for module in self._left}
+        for module, at in self._place.items():
+            turns[module].append(at)
         for module, imported in self._imported.items():
             for other in imported:
                 turns[other].append(self._place[module])
         return {module: sorted(found) for module, found in turns.items()}
 
     def _order(self) -> Iterator[Module]:
-        left = dict(self._left)
+        left = {module: self._left[module] for module in self._imported}
         # Those that import the same large files come together, so that these are parsed once.
         ready = [m for m, count in left.items() if not count]
         ready.sort(key=self._largest_imported, reverse=True)
@@ -73,7 +77,7 @@ class Importers:
                 del waiting[ready[0]]
             module = ready.pop()
             yield module
-            for other in self._imported[module]:
+            for other in self._imported[module] & left.keys():
                 left[other] -= 1
                 if not left[other] and other in waiting:
                     del waiting[other]

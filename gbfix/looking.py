@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gbfix.analysis.facts import Facts
-from gbfix.analysis.project import FunctionInfo, Module, parse_module
+from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.sites import BreakSite, find_sites
 from gbfix.catalogue import selection
 from gbfix.codegen.imports import add_torch_import
@@ -144,8 +144,7 @@ class Looking:
 
     def _again(self, state: FileState, module: Module) -> Module:
         """The module of a file that was changed."""
-        made = parse_module(state.current)
-        return replace(made, name=module.name, renamed=module.renamed)
+        return replace(module, source=state.current, parsed=None)
 
     def _file_pass(
         self,

@@ -7,14 +7,15 @@ be looked at again. Knows names and paths, neither trees nor findings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gbfix.analysis.catching import Callee, NamedCall, catching
+from gbfix.analysis.catching import NamedCall, catching
 from gbfix.analysis.modules import Module
 from gbfix.analysis.regions import Plan
-from gbfix.survey import ClassNotes, Notes, Whole, calls_to
+from gbfix.asked import MayCall, Whole, calls_to
+from gbfix.survey import ClassNotes, Notes
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,12 @@ class Task:
 class Reach:
     """What is known of the region of a project."""
 
-    def __init__(
-        self, modules: Sequence[Module], plan: Plan, may_call: Callable[[Callee, str], bool]
-    ) -> None:
+    def __init__(self, modules: Sequence[Module], plan: Plan, may_call: MayCall) -> None:
         self.plan = plan
         self._may_call = may_call
         self.notes: dict[Path, Notes] = {}
+        self.consulted: set[Path] = set()
+        self.absent: set[Path] = set()
         self._paths = {module.name: module.source.path for module in modules}
         self._modules = {module.source.path: module for module in modules}
         self._entered: dict[Path, set[str]] = {}
@@ -67,7 +68,7 @@ class Reach:
     def add(self, path: Path, notes: Notes) -> None:
         """Take up what a look at a file has found."""
         first = path not in self.notes
-        self.notes[path] = notes
+        self.replace(path, notes)
         self._again.discard(path)
         late = self._entered.get(path, set()) - self._given.get(path, frozenset())
         if late - notes.reached and notes.error is None:
@@ -93,6 +94,9 @@ class Reach:
     def replace(self, path: Path, notes: Notes) -> None:
         """Take up a look that only differs in what it says of sites."""
         self.notes[path] = notes
+        # What an earlier look has found out is not looked up again.
+        self.consulted |= notes.consulted
+        self.absent |= notes.absent
 
     def _enter(self, path: Path, name: str) -> None:
         entered = self._entered.setdefault(path, set())

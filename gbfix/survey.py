@@ -7,33 +7,22 @@ found out about them goes too. Knows files, modules and regions, nothing of fixe
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from gbfix.analysis.catching import (
-    Callee,
-    NamedCall,
-    NamedCalls,
-    callee,
-    catching,
-    may_call,
-    named_calls,
-)
+from gbfix.analysis.catching import Callee, NamedCalls, may_call, named_calls
 from gbfix.analysis.facts import Facts
-from gbfix.analysis.modules import FunctionInfo, Module
-from gbfix.analysis.naming import named
+from gbfix.analysis.modules import Module
 from gbfix.analysis.project import Project
-from gbfix.analysis.record import Analysis
 from gbfix.analysis.regions import Edge, Plan, Regions, may_compile
 from gbfix.analysis.trees import forget
+from gbfix.asked import Asked, Whole
 from gbfix.findings import Finding
 from gbfix.importers import Importers
-from gbfix.looking import Looking, parsed
+from gbfix.looking import FileState, Looking, parsed
 from gbfix.settings import Settings
-from gbfix.source.text import SourceFile
 from gbfix.suppressions import Suppression
 
 HELD = 7_000_000
@@ -73,6 +62,7 @@ class Notes:
         forwards: its functions that are called `forward`.
         consulted: files that were looked into.
         absent: files that would have been looked into if they had been there.
+        state: the file as fixes have left it, if this look has made any.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -91,32 +81,31 @@ class Notes:
     forwards: frozenset[str] = frozenset()
     consulted: frozenset[Path] = frozenset()
     absent: frozenset[Path] = frozenset()
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The region of the whole project, once it is known: functions, who calls whom, and by which names.
-
-    `named` has the calls of a name by module.
-    """
-
-    reached: frozenset[str]
-    callers: dict[str, frozenset[str]] = field(default_factory=dict)
-    named: dict[str, list[tuple[str, tuple[NamedCall, ...]]]] = field(default_factory=dict)
+    state: FileState | None = None
 
 
 class Survey:
-    """The files of a project as one process sees them."""
+    """The files of a project as one process sees them; perhaps only some are to be looked at."""
 
-    def __init__(self, files: Sequence[SourceFile], settings: Settings) -> None:
+    def __init__(
+        self,
+        modules: Sequence[Module],
+        settings: Settings,
+        *,
+        rewrite: bool = False,
+        only: Collection[Path] | None = None,
+    ) -> None:
         self.settings = settings
-        self.modules = named([file for file in files if "torch" in file.text])
-        self.by_path = {module.source.path: module for module in self.modules}
+        self.rewrite = rewrite
+        self.modules = modules
+        self.by_path = {module.source.path: module for module in modules}
         self.project = Project(self.modules)
+        self.project.clock = max((module.used for module in modules), default=0)
         self.facts = Facts(self.project)
         # Made when it is needed, since it holds the functions that it meets.
         self.facts.find_places = lambda: Regions(self.facts, [], settings.region.value).places()
-        self.importers = Importers(self.modules)
+        among = modules if only is None else [m for m in modules if m.source.path in only]
+        self.importers = Importers(modules, among)
         self._own = frozenset(self.modules)
         self._looked_at = 0
 
@@ -130,37 +119,46 @@ class Survey:
         roots = frozenset(info.qualified for info in regions.compiled())
         return Plan(roots, forwards=mode == "auto" and regions.says_little)
 
-    def look(self, path: Path, plan: Plan, whole: Whole | None = None) -> Notes:
-        """Look at a file.
+    def look(
+        self, path: Path, plan: Plan, whole: Whole | None = None, state: FileState | None = None
+    ) -> Notes:
+        """Look at a file, and make the fixes that fit together if this survey rewrites.
 
         Args:
             path: the file.
             plan: what its part of the region starts from.
             whole: the region of the project, if that is known by now.
+            state: what earlier looks have made of the file, if they have changed it.
         """
         module = self.by_path[path]
         self.project.clock += 1
         module.used = self.project.clock
         self.project.consulted, self.project.absent = set(), set()
         error = parsed(module)
-        notes = Notes(error=error) if error is not None else self._notes(module, plan, whole)
+        notes = Notes(error=error) if error is not None else self._notes(module, plan, whole, state)
         self.importers.done(module)
         self._let_go(module)
         return notes
 
-    def _notes(self, module: Module, plan: Plan, whole: Whole | None) -> Notes:
+    def _notes(
+        self, module: Module, plan: Plan, whole: Whole | None, before: FileState | None
+    ) -> Notes:
         facts, path = self.facts, module.source.path
         regions = Regions(facts, [module], self.settings.region.value)
         others = self._own - {module}
         found = regions.reached_from(plan, others)
         own = {node: info for node, info in found.items() if info.module is module}
-        named = named_calls(own.values(), self._names)
-        asked = _Asked(module, own, self, regions.edges, named, whole)
+        if before is not None and whole is not None:  # fixes do not change what is reached
+            own = {node: info for node, info in own.items() if whole.is_reached(info)}
+        named = named_calls(own.values(), self._names) if whole is None else {}
+        asked = Asked([module], own, facts, regions.edges, named, self.may_call, whole)
         facts.region, facts.calling, facts.caught_by = asked, asked.calling, asked.caught_by
-        looking = Looking([module.source], self.settings)
+        looking = Looking([module.source], self.settings, rewrite=self.rewrite)
         looking.modules[path] = module
-        looking.visit(looking.states, facts, {module: list(own.values())}, first=True)
+        looking.states = [before] if before is not None else looking.states
         (state,) = looking.states
+        functions = {module: list(own.values())}
+        changed = looking.visit(looking.states, facts, functions, first=before is None)
         self.project.consulted.discard(path)
         kept = facts.kept(module).analyses
         return Notes(
@@ -184,6 +182,7 @@ class Survey:
             regions.forwards(),
             frozenset(self.project.consulted),
             frozenset(self.project.absent),
+            state if changed else None,
         )
 
     @cached_property
@@ -235,83 +234,3 @@ class Survey:
     def _size(self, module: Module) -> int:
         """What a module takes up, in characters of source."""
         return len(module.source.text) + _ANALYSIS * self.facts.analysed(module)
-
-
-class _Asked:
-    """The region as the transforms see it while one file is looked at.
-
-    What they ask of other files cannot be answered before all have been looked at. It is noted then,
-    and the file is looked at once more in the end.
-    """
-
-    def __init__(
-        self,
-        module: Module,
-        own: dict[ast.AST, FunctionInfo],
-        survey: Survey,
-        edges: Iterable[Edge],
-        named: NamedCalls,
-        whole: Whole | None,
-    ) -> None:
-        self._module = module
-        self._own = own
-        self._survey = survey
-        self._facts = survey.facts
-        self._named = named
-        self._whole = whole
-        self._names = {info.qualified: info for info in own.values()}
-        self._callers: dict[str, set[str]] = {}
-        for edge in edges:
-            self._callers.setdefault(edge.callee, set()).add(edge.caller)
-        self.called: set[str] = set()
-        self.caught: dict[Callee, str | None] = {}
-        self.unsure = False
-
-    def __contains__(self, node: object) -> bool:
-        if node in self._own:
-            return True
-        if node in self._module.function_of:
-            return False
-        for module in list(self._facts.project.modules.values()):
-            info = module.function_of.get(node) if module.parsed else None  # type: ignore[call-overload]
-            if info is not None and self._whole is not None:
-                return self._is_reached(info)
-        self.unsure = True
-        return False
-
-    def caught_by(self, info: FunctionInfo) -> str | None:
-        """The name of a function of the region that may catch what a function raises."""
-        whole, own, survey = self._whole, self._named, self._survey
-        function = callee(info)
-        if whole is not None:
-            return catching(function, lambda called: calls_to(called, whole, survey.may_call))
-        found = catching(function, lambda called: own.get(called.called, ()))
-        self.caught[function] = found
-        return found
-
-    def _is_reached(self, info: FunctionInfo) -> bool:
-        assert self._whole is not None
-        return info.qualified in self._whole.reached
-
-    def calling(self, info: FunctionInfo) -> Iterable[Analysis]:
-        """The analyses of functions of the region that may call a function."""
-        called = info.module.function_of.get(info.node, info).qualified
-        self.called.add(called)
-        callers = set(self._callers.get(called, ()))
-        if self._whole is not None:
-            callers |= self._whole.callers.get(called, frozenset())
-        for name in sorted(callers):
-            caller = self._names.get(name) or self._facts.project.function_info(name)
-            if caller is not None and (self._whole is not None or caller.module is self._module):
-                analysis = self._facts.analysis(caller)
-                if analysis is not None:
-                    yield analysis
-
-
-def calls_to(
-    called: Callee, whole: Whole, may_call: Callable[[Callee, str], bool]
-) -> Iterator[NamedCall]:
-    """The calls in a region that may run a function."""
-    for module, calls in whole.named.get(called.called, ()):
-        if may_call(called, module):
-            yield from calls

@@ -183,6 +183,33 @@ def test_what_a_result_depends_on_makes_it_invalid(
         batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
 
 
+LOOKED_AT_TWICE = """import torch
+from pack.base import Base
+from pack.names import SIZE
+
+class Twice(Base):
+    def forward(self, x):
+        return x * SIZE
+    def step(self, x):
+        return x
+"""
+
+
+def test_what_only_the_first_look_at_a_file_has_looked_into_counts(
+    package: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = [package / "twice.py", package / "base.py", package / "user.py"]
+    chosen[0].write_text(LOOKED_AT_TWICE)
+    user = USER.replace("{package}", "pack").replace(" * SIZE", "")
+    chosen[2].write_text(user.replace("from pack.names import SIZE\n", ""))
+    batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
+    monkeypatch.setattr(survey.Survey, "look", never)
+    batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
+    (package / "names.py").write_text("SIZE = 4\n")
+    with pytest.raises(AssertionError, match="analysed again"):
+        batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
+
+
 @pytest.mark.parametrize("damage", [b"", b"{}", b"0\n{}", b"\xff" * 40, None])
 def test_a_damaged_entry_is_none(package: Path, cache: Path, damage: bytes | None) -> None:
     (package / "broken.py").unlink()
@@ -301,8 +328,8 @@ def test_fixing_in_pieces_gives_what_one_run_over_all_gives(
     files = sources(package)
     whole = engine.run(files, Settings())
     assert sum(file.changed for file in whole.files) > 2
-    monkeypatch.setattr(batch, "WHOLE", 0)
     monkeypatch.setattr(batch, "PIECE", 200)
+    monkeypatch.setattr(engine, "run", never)
     parts = batch.rewrite(files, Settings(), jobs=jobs)
     assert said(parts) == said(whole)
     assert {f.path: f.after for f in parts.files} == {f.path: f.after for f in whole.files}
@@ -376,6 +403,53 @@ def test_a_value_that_compiled_code_of_another_file_reads_is_kept(
     files = load(sorted(tmp_path.glob("*.py"))).sources
     whole = engine.run(files, Settings())
     assert said(batch.check(files, Settings())) == said(in_one(files))
-    monkeypatch.setattr(batch, "WHOLE", 0)
+    monkeypatch.setattr(batch, "PIECE", 1)
     parts = batch.rewrite(files, Settings())
     assert {f.path: f.after for f in parts.files} == {f.path: f.after for f in whole.files}
+
+
+CAUGHT_ELSEWHERE = {
+    "checks": """import torch
+
+def check(x):
+    print("checking")
+    if torch.isnan(x).any():
+        raise ValueError("x has NaN")
+    return x
+""",
+    "catcher": """import torch
+from torch import nn
+from checks import check
+
+class Catcher(nn.Module):
+    def forward(self, x):
+        try:
+            return check(x)
+        except ValueError:
+            return x * 0
+""",
+}
+PRINTED = {
+    "inner": STORED_AROUND["inner"].replace("        if", "        print(x.shape)\n        if")
+}
+
+
+@pytest.mark.parametrize("piece", [batch.PIECE, 1])
+@pytest.mark.parametrize(
+    ("project", "refused"),
+    [(CAUGHT_ELSEWHERE, "caught-exception"), (STORED_AROUND | PRINTED, "lost-store")],
+)
+def test_a_caller_in_a_file_without_fixes_counts_after_the_first_pass(
+    project: dict[str, str],
+    refused: str,
+    piece: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, text in project.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(batch, "PIECE", piece)
+    result = batch.rewrite(load(sorted(tmp_path.glob("*.py"))).sources, Settings())
+    (left,) = (f for file in result.files for f in file.findings if f.applied is None)
+    assert refused in {refusal.code for refusal in left.refusals}
+    assert sum(f.applied is not None for file in result.files for f in file.findings) == 1

@@ -6,6 +6,7 @@ the report for people then goes to standard error.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,6 +64,7 @@ def apply(
     side_effects: options.SideEffectsOption = None,
     fix_with: options.FixWith = None,
     output_format: options.Format = OutputFormat.TEXT,
+    jobs: options.Jobs = None,
     stdin_filename: options.StdinFilename = None,
     respect_gitignore: options.Gitignore = None,
     target_torch: options.TargetTorch = None,
@@ -108,7 +110,8 @@ def apply(
     place = options.parse_at(at)
     if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:
         raise UserError("`--at` needs one file.")
-    result = run(request, rewrite=True, at=place, trace=trace or ())
+    workers = jobs or os.cpu_count() or 1
+    result = run(request, rewrite=True, at=place, trace=trace or (), jobs=workers)
     if place and not result.errors and not _met(result, place[0]):
         raise UserError(f"{request.stdin_name or request.paths[0]}:{at}: no break site here.")
     as_json = output_format is OutputFormat.JSON

@@ -34,7 +34,8 @@ def run(
     """Read what was asked for and run the engine over it; with traces, only where graphs broke.
 
     `with_edits` adds the edits of each fix on offer to the findings of a run that rewrites nothing;
-    `jobs` processes may work on such a run, and `cache_folder` holds what earlier ones found.
+    `jobs` processes may work on a whole project, and `cache_folder` holds what earlier runs found that
+    rewrote nothing.
 
     Raises:
         UserError: for selectors that name nothing, and traces that cannot be read.
@@ -56,8 +57,12 @@ def run(
     with progress(len(loaded.sources)) as on_file:
         if with_edits:
             result = _with_edits(loaded.sources, settings)
-        elif rewrite or at is not None or request.from_stdin:
+        elif at is not None or request.from_stdin:
             result = run_engine(loaded.sources, settings, rewrite=rewrite, at=at, on_file=on_file)
+        elif rewrite:
+            from gbfix.batch import rewrite as rewrite_all
+
+            result = rewrite_all(loaded.sources, settings, jobs=jobs, on_file=on_file)
         else:
             from gbfix.batch import check
             from gbfix.cache import Cache
