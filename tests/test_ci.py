@@ -234,6 +234,60 @@ def test_a_file_that_is_gone_leaves_the_baseline(
     assert codes(capsys, *BASELINE) == ["GBF201", "GBF101"]
 
 
+def test_a_renamed_file_stays_known_and_a_copy_does_not(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["check", *BASELINE, "--write-baseline"])
+    (folder / "copy.py").write_text(MODEL, encoding="utf-8")
+    capsys.readouterr()
+    _, out = check(capsys, *BASELINE, "--output-format", "json")
+    assert {finding["path"] for finding in json.loads(out)["findings"]} == {"copy.py"}
+
+    # The same file under another name, as well as its copy: only as much as there was is known.
+    path(folder).rename(folder / "renamed.py")
+    assert len(codes(capsys, *BASELINE)) == 2
+    (folder / "copy.py").unlink()
+    assert check(capsys, *BASELINE)[0] == 0
+    changed = MODEL.replace("x = x * 2", "x = x * x.item()")
+    (folder / "renamed.py").write_text(changed, encoding="utf-8")
+    assert codes(capsys, *BASELINE) == ["GBF105"]
+
+    # Written again, the baseline knows it by its new name, and nobody by the old one.
+    main(["check", *BASELINE, "--write-baseline"])
+    path(folder).write_text(MODEL, encoding="utf-8")
+    capsys.readouterr()
+    assert codes(capsys, *BASELINE) == ["GBF201", "GBF101", "GBF105"]
+
+
+def test_a_line_like_one_that_is_gone_is_new_in_another_function(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["check", *BASELINE, "--write-baseline"])
+    path(folder).unlink()
+    (folder / "a.py").write_text(MODEL.replace("Block", "Other"), encoding="utf-8")
+    capsys.readouterr()
+    assert len(codes(capsys, *BASELINE)) == 2
+    # Where a new file shares a line with the renamed one, that is not what makes the latter new.
+    (folder / "a.py").write_text(MODEL.replace("if x.sum() > 1", "if x.all()"), encoding="utf-8")
+    (folder / "b.py").write_text(MODEL, encoding="utf-8")
+    _, out = check(capsys, *BASELINE, "--output-format", "json")
+    assert {finding["path"] for finding in json.loads(out)["findings"]} == {"a.py"}
+
+
+def test_a_baseline_of_the_first_version_is_read(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["check", *BASELINE, "--write-baseline"])
+    file = folder / "gbfix-baseline.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    for name, counts in content["findings"].items():
+        content["findings"][name] = {key.split()[0]: count for key, count in counts.items()}
+    file.write_text(json.dumps(content | {"version": 1}), encoding="utf-8")
+    assert main(["check", *BASELINE]) == 0
+    path(folder).rename(folder / "renamed.py")
+    assert main(["check", *BASELINE]) == 0
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"version": 1}', '{"version": 9, "findings": {}}'])
 def test_a_file_that_is_no_baseline(
     folder: Path, capsys: pytest.CaptureFixture[str], content: str
