@@ -101,6 +101,28 @@ def test_a_look_at_one_file_after_the_other_finds_what_one_at_all_finds(
     assert said(batch.check(files, Settings())) == said(whole)
 
 
+@pytest.mark.parametrize("held", [survey.HELD, 0])
+def test_of_a_file_that_is_not_python_nothing_is_used(
+    package: Path, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    long = "    x = x + 1\n" * 30
+    wrong = f"import torch\n\ndef helper(x):\n    print(x)\n{long}    return return\n"
+    (package / "torn.py").write_text(wrong, encoding="utf-8")
+    for name in ("a_user", "z_user"):  # one is looked at before the file, one after it
+        text = (
+            USER.replace("{package}", "pack") + "    def more(self, x):\n        return helper(x)\n"
+        )
+        text = text.replace(
+            "base import Base, helper", "base import Base\nfrom pack.torn import helper"
+        )
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+    files = sources(package)
+    whole = in_one(files)
+    assert [error.path.name for error in whole.errors] == ["broken.py", "torn.py"]
+    monkeypatch.setattr(survey, "HELD", held)
+    assert said(batch.check(files, Settings())) == said(whole)
+
+
 @pytest.mark.skipif(
     "fork" not in multiprocessing.get_all_start_methods(), reason="the patched size is inherited"
 )

@@ -8,9 +8,10 @@ their results and breaks recursion.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from gbfix.analysis.annotations import annotated
@@ -19,6 +20,7 @@ from gbfix.analysis.callers import Callers
 from gbfix.analysis.catching import Callee, NamedCall, callee, calls_by_name, catching, may_call
 from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_patched, process_wide
+from gbfix.analysis.late_bodies import body_text
 from gbfix.analysis.layers import fed_to_layers
 from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.observed import Observed
@@ -501,11 +503,22 @@ def _unpacked(
     return zip(target.elts, values, strict=True)
 
 
+@lru_cache(maxsize=64)
+def _may_write(me: str) -> re.Pattern[str]:
+    """Finds all that can set an attribute of what has a name, and a few things that do not."""
+    before, after = r"(?:^|[=,;:])[\s(\[*]*", r"(?:[:,)\]]|[^\w\s.([]{0,3}=(?!=))"
+    target = rf"{before}\b{me}\s*\.\s*\w+\s*{after}"
+    return re.compile(rf"{target}|register_|\\\n", re.MULTILINE)
+
+
 def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]:
     if not method.node.args.args:
         return
     me = method.node.args.args[0].arg
     last = method.node.end_lineno or method.node.lineno
+    left_out = body_text(method.node)
+    if left_out is not None and not _may_write(me).search(left_out):
+        return  # as a rule, and then it need not be parsed
 
     def attribute(target: ast.AST) -> str | None:
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
