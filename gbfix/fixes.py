@@ -18,6 +18,7 @@ from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
+from gbfix.analysis.parameter_values import presumed
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.sites import BreakSite, find_sites
 from gbfix.analysis.trees import walk
@@ -80,7 +81,7 @@ class Context:
             for node in walk(self.info.node)
             if isinstance(node, ast.Name) and node.lineno >= first
         }
-        return sorted(read & self.facts.presumed(self.info))
+        return sorted(read & presumed(self.info, self.facts))
 
     def torch(self, statement: ast.stmt) -> str:
         """The name by which a statement reaches torch; an import is added if there is none.

@@ -13,10 +13,11 @@ from functools import cached_property
 from pathlib import Path
 
 from gbfix.analysis.catching import Callee, NamedCalls, may_call, named_calls
+from gbfix.analysis.compile_text import may_compile
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.modules import Module
 from gbfix.analysis.project import Project
-from gbfix.analysis.regions import Edge, Plan, Regions, may_compile
+from gbfix.analysis.regions import Edge, Plan, Regions
 from gbfix.analysis.trees import forget
 from gbfix.asked import Asked, Whole
 from gbfix.findings import Finding

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gbfix import batch, engine
-from gbfix.analysis.regions import may_compile
+from gbfix.analysis.compile_text import may_compile
 from gbfix.analysis.trees import Parents, children, nodes_on
 from gbfix.findings import Finding
 from gbfix.lowering import called

@@ -8,35 +8,36 @@ their results and breaks recursion.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gbfix.analysis.annotations import annotated
+from gbfix.analysis.attribute_writes import (
+    AttributeWrite,
+    changes_in_place,
+    found_writes,
+    is_registered,
+)
 from gbfix.analysis.call_index import CallIndex
 from gbfix.analysis.callers import Callers
 from gbfix.analysis.catching import Callee, NamedCall, callee, calls_by_name, catching, may_call
-from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_patched, process_wide
-from gbfix.analysis.late_bodies import body_text
 from gbfix.analysis.layers import fed_to_layers
 from gbfix.analysis.modes import IS_COMPILING
 from gbfix.analysis.observed import Observed
-from gbfix.analysis.project import ClassInfo, Function, FunctionInfo, Module, Project
+from gbfix.analysis.parameter_values import parameter_values
+from gbfix.analysis.project import ClassInfo, FunctionInfo, Module, Project
 from gbfix.analysis.records import Records, field_value
-from gbfix.analysis.trees import first_line, statements, walk
-from gbfix.analysis.usage import is_returned, is_tested, presumed_tensors, tensor_parameters
+from gbfix.analysis.trees import walk
 from gbfix.analysis.values import (
-    MAYBE,
     NOTHING,
     OBJECT,
     STATIC,
     UNKNOWN,
     Kind,
     Value,
-    container,
     instance,
     join_all,
     reference,
@@ -49,18 +50,7 @@ if TYPE_CHECKING:
     from gbfix.analysis.flow import Analysis
 
 _MAX_DEPTH = 24
-_REGISTER = {"register_buffer", "register_parameter"}
-_WRITING = frozenset({ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Call})
 _MODULE_STATIC = {"training", "device", "dtype"}
-
-
-class AttributeWrite(NamedTuple):
-    """One place that sets an attribute of a class: the method, the value, and how."""
-
-    method: FunctionInfo | None
-    node: ast.AST
-    value: ast.expr | None
-    registered: bool = False
 
 
 @dataclass
@@ -93,7 +83,7 @@ class Facts:
         self.failures: dict[Module, str] = {}
         self.region: Container[ast.AST] = frozenset()
         self.observed = Observed()
-        self._callers = Callers(self)
+        self.callers = Callers(self)
         self.find_places: Callable[[], Iterator[CompilePlace]] = lambda: iter(())
         self._made: dict[DynamoSetting, bool] = {}
         self.calling: Callable[[FunctionInfo], Iterable[Analysis]] = CallIndex(self).calling
@@ -159,7 +149,7 @@ class Facts:
         """Values of a function's parameters by annotation, default and use."""
         parameters = self.kept(info.module).parameters
         if info.node not in parameters:
-            found = dict(self._parameter_values(info))
+            found = dict(parameter_values(info, self))
             parameters[info.node] = {
                 name: self._observed(info, name, value) for name, value in found.items()
             }
@@ -171,68 +161,14 @@ class Facts:
             return value
         return self.observed.parameter(info, name) or value
 
-    def _parameter_values(self, info: FunctionInfo) -> Iterator[tuple[str, Value]]:
-        arguments = info.node.args
-        positional = [*arguments.posonlyargs, *arguments.args]
-        by_default = dict(
-            zip(reversed([a.arg for a in positional]), reversed(arguments.defaults), strict=False)
-        )
-        by_default |= {
-            a.arg: d
-            for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-            if d is not None
-        }
-        used = tensor_parameters(info.node, info.module) | self.presumed(info)
-        used |= self._fed_to_layers(info)
-        for position, argument in enumerate([*positional, *arguments.kwonlyargs]):
-            if position == 0 and info.owner is not None and not _is_static(info.node):
-                yield argument.arg, self.instance(info.owner)
-                continue
-            value = annotated(argument.annotation, info.module, self.project)
-            default = by_default.get(argument.arg)
-            if value is not None and value.kinds == Kind.OBJECT and default is None:
-                if value.reference is None and value.elements is None:  # a dict, say
-                    held = self._callers.given(info, argument.arg)
-                    value = held if held is not None and held.fields is not None else value
-            if value is not None:
-                none_default = isinstance(default, ast.Constant) and default.value is None
-                yield (
-                    argument.arg,
-                    replace(value, kinds=value.kinds | Kind.NONE) if (none_default) else value,
-                )
-            elif argument.arg in used:
-                if default is None:
-                    yield argument.arg, tensor()
-                else:
-                    none = isinstance(default, ast.Constant) and default.value is None
-                    yield argument.arg, Value(Kind.TENSOR | (Kind.NONE if none else Kind.STATIC))
-            elif default is None:
-                # What a constructor is given is configuration, as a rule.
-                constructs = info.node.name == "__init__"
-                given = None
-                if constructs:
-                    given = self._callers.constructed(info, argument.arg)
-                else:
-                    given = self._callers.given(info, argument.arg)
-                    given = given or self.records.passed(info, argument.arg)
-                yield argument.arg, given or (UNKNOWN if constructs else MAYBE)
-            elif isinstance(default, ast.Constant) and default.value is not None:
-                yield argument.arg, STATIC
-            else:
-                yield argument.arg, UNKNOWN
-        if arguments.vararg:
-            yield arguments.vararg.arg, container(MAYBE)
-        if arguments.kwarg:
-            yield arguments.kwarg.arg, container(UNKNOWN)
-
     def calls_in_file(self, info: FunctionInfo) -> Sequence[tuple[ast.Call, FunctionInfo | None]]:
         """The calls of a function in its file with the functions around them.
 
         None are told of one that is also used without being called, or is called under other names.
         """
-        return self._callers.calls_of(info)
+        return self.callers.calls_of(info)
 
-    def _fed_to_layers(self, info: FunctionInfo) -> frozenset[str]:
+    def fed_to_layers(self, info: FunctionInfo) -> frozenset[str]:
         """Parameters that are passed to layers; none while that is being found out."""
         if info.node in self._feeding:
             return frozenset()
@@ -241,26 +177,6 @@ class Facts:
             return fed_to_layers(info, self)
         finally:
             self._feeding.discard(info.node)
-
-    def presumed(self, info: FunctionInfo) -> frozenset[str]:
-        """Parameters that are taken to be tensors because the function is there to be compiled."""
-        owner = info.owner
-        is_layer = (
-            owner is not None
-            and info.node.name == "forward"
-            and self.project.is_module_class(owner.qualified)
-        )
-        if not is_layer and not compiled_directly(info):
-            return frozenset()
-        found = presumed_tensors(info.node, info.module)
-        if compiled_directly(info):
-            return found
-        # What a layer returns is a tensor; what else it calculates with may well be a number.
-        return frozenset(
-            name
-            for name in found
-            if is_returned(info.node, name) and not is_tested(info.node, name)
-        )
 
     def instance(self, cls: ClassInfo) -> Value:
         """An instance of a class of the project."""
@@ -317,7 +233,7 @@ class Facts:
         if key not in attributes:
             writes = self._writes_above(cls, name)
             # An attribute that is computed from itself adds nothing to what it can be.
-            attributes[key] = tensor() if _is_registered(writes) else NOTHING
+            attributes[key] = tensor() if is_registered(writes) else NOTHING
             found = self._attribute(cls, name, writes)
             attributes[key] = found if found.kinds else UNKNOWN
         return attributes[key]
@@ -339,13 +255,13 @@ class Facts:
                 return self.returned(method)
             return reference(method.qualified)
         if writes:
-            held = _is_registered(writes)
+            held = is_registered(writes)
             return join_all(
                 promised
                 if owner.is_record and (promised := field_value(w.node, owner, self.project))
                 else self._written(w)
                 for owner, w in writes
-                if not (held and _changes_in_place(w.node))
+                if not (held and changes_in_place(w.node))
             )
         if name in _MODULE_STATIC and self.project.is_module_class(cls.qualified):
             return STATIC
@@ -355,24 +271,8 @@ class Facts:
         """Every place in a class's own body that sets an attribute, by attribute name."""
         writes = self.kept(cls.module).writes
         if cls.node not in writes:
-            writes[cls.node] = self._find_writes(cls)
+            writes[cls.node] = found_writes(cls)
         return writes[cls.node]
-
-    def _find_writes(self, cls: ClassInfo) -> dict[str, list[AttributeWrite]]:
-        found: dict[str, list[AttributeWrite]] = {}
-        for node in cls.node.body:
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    if isinstance(target, ast.Name):
-                        found.setdefault(target.id, []).append(
-                            AttributeWrite(None, node, node.value)
-                        )
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found.setdefault(node.target.id, []).append(AttributeWrite(None, node, node.value))
-        for method in cls.methods.values():
-            for name, write in _method_writes(method):
-                found.setdefault(name, []).append(write)
-        return found
 
     def _written(self, write: AttributeWrite) -> Value:
         if write.registered:
@@ -398,7 +298,7 @@ class Facts:
 
     def registered(self, cls: ClassInfo, name: str, *, parameters: bool = True) -> bool:
         """Whether an attribute is a buffer (or, unless excluded, a parameter) of the module."""
-        return _is_registered(self._writes_above(cls, name), parameters=parameters)
+        return is_registered(self._writes_above(cls, name), parameters=parameters)
 
     def global_value(self, module: Module, name: str) -> Value:
         """What a module-level name holds."""
@@ -463,90 +363,9 @@ def settled(value: Value) -> Value:
     return value
 
 
-def _is_static(node: Function) -> bool:
-    return any(_last(d) == "staticmethod" for d in node.decorator_list)
-
-
 def _last(node: ast.AST) -> str | None:
     if isinstance(node, ast.Call):
         return _last(node.func)
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else None
-
-
-def _changes_in_place(node: ast.AST) -> bool:
-    """Whether a statement leaves a tensor the tensor that it was: `self.steps += 1`."""
-    return isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.MatMult)
-
-
-def _is_registered(
-    writes: Sequence[tuple[ClassInfo, AttributeWrite]], *, parameters: bool = True
-) -> bool:
-    if any(_is_parameter(w.value) for _, w in writes):
-        return parameters
-    return any(w.registered for _, w in writes)
-
-
-def _is_parameter(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Call) and _last(value.func) == "Parameter"
-
-
-def _unpacked(
-    target: ast.Tuple | ast.List, value: ast.expr
-) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    """The parts of a target with what each is given, where the values stand side by side as well."""
-    values: list[ast.expr | None] = [None] * len(target.elts)
-    if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts):
-        if not any(isinstance(e, ast.Starred) for e in (*target.elts, *value.elts)):
-            values = list(value.elts)
-    return zip(target.elts, values, strict=True)
-
-
-@lru_cache(maxsize=64)
-def _may_write(me: str) -> re.Pattern[str]:
-    """Finds all that can set an attribute of what has a name, and a few things that do not."""
-    before, after = r"(?:^|[=,;:])[\s(\[*]*", r"(?:[:,)\]]|[^\w\s.([]{0,3}=(?!=))"
-    target = rf"{before}\b{me}\s*\.\s*\w+\s*{after}"
-    return re.compile(rf"{target}|register_|\\\n", re.MULTILINE)
-
-
-def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]:
-    if not method.node.args.args:
-        return
-    me = method.node.args.args[0].arg
-    last = method.node.end_lineno or method.node.lineno
-    left_out = body_text(method.node)
-    if left_out is not None and not _may_write(me).search(left_out):
-        return  # as a rule, and then it need not be parsed
-
-    def attribute(target: ast.AST) -> str | None:
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-            return target.attr if target.value.id == me else None
-        return None
-
-    # Most methods register nothing, and then only statements write.
-    registers = "register_" in method.module.source.lines_text(first_line(method.node), last)
-    for node in walk(method.node) if registers else statements(method.node):
-        kind = node.__class__
-        if kind not in _WRITING:
-            continue
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if (name := attribute(target)) is not None:
-                    yield name, AttributeWrite(method, node, node.value)
-                elif isinstance(target, (ast.Tuple, ast.List)):
-                    for element, value in _unpacked(target, node.value):
-                        if (name := attribute(element)) is not None:
-                            yield name, AttributeWrite(method, node, value)
-        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
-            if (name := attribute(node.target)) is not None:
-                yield name, AttributeWrite(method, node, node.value)
-        elif (
-            isinstance(node, ast.Call)
-            and attribute(node.func) in _REGISTER
-            and node.args
-            and isinstance(node.args[0], ast.Constant)
-        ):
-            value = node.args[1] if len(node.args) > 1 else None
-            yield str(node.args[0].value), AttributeWrite(method, node, value, registered=True)

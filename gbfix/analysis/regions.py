@@ -11,9 +11,9 @@ import ast
 import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
+from gbfix.analysis.compile_text import compile_lines, may_compile
 from gbfix.analysis.decorators import (
     COMPILE,
     compiled_directly,
@@ -25,7 +25,6 @@ from gbfix.analysis.dynamo_settings import CompilePlace, place_of
 from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.modules import lines_with
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module, words
 from gbfix.analysis.trees import first_line, nodes_on, walk
 from gbfix.analysis.values import Kind, Value
@@ -56,48 +55,6 @@ class Plan:
     forwards: bool = False
     everything: bool = False
     self_calls: frozenset[tuple[str, str]] = frozenset()
-
-
-# What stands between backquotes is prose; `re.compile` is no business of ours.
-_PROSE = re.compile(r"(?:\bre|\bregex|`torch)\Z")
-_IMPORTED = re.compile(r"\bimport\b[^\n]*\bcompile\b|^\s*compile\s*(?:,|\bas\b|$)", re.MULTILINE)
-
-
-@lru_cache(maxsize=1024)
-def _may_compile_at(before: str, after: str) -> bool:
-    return _PROSE.search(before) is None and not re.match(r"\w|`", after)
-
-
-def _is_comment(before: str) -> bool:
-    """Whether what follows on a line is surely no code."""
-    return "#" in before and not any(c in before for c in "'\"\r")
-
-
-def may_compile(text: str) -> bool:
-    """Whether a source text could hold a use of `torch.compile`."""
-    at = text.find("compile")
-    while at >= 0:
-        end = at + len("compile")
-        if _is_comment(text[text.rfind("\n", 0, at) + 1 : at]):
-            pass
-        elif text[at - 1 : at] == ".":
-            if _may_compile_at(text[max(0, at - 7) : at - 1], text[end : end + 1]):
-                return True
-        # An import names it on its own.
-        elif not text[at - 1 : at].isidentifier() and not text[end : end + 1].isidentifier():
-            first = text.rfind("\n", 0, at) + 1
-            last = text.find("\n", end)
-            if _IMPORTED.search(text[first : last if last >= 0 else len(text)]):
-                return True
-        at = text.find("compile", end)
-    return "_dynamo" in text and "optimize" in text
-
-
-def _compile_lines(module: Module) -> Iterator[ast.AST]:
-    """What stands on lines that could compile something."""
-    aliases = [name for name, bound in module.bindings.items() if bound[-1] in COMPILE]
-    lines = lines_with(module.source, rf"\b(?:{'|'.join(['compile', 'optimize', *aliases])})\b")
-    return nodes_on(module.tree, lines) if lines else iter(())
 
 
 def _is_self(node: ast.AST) -> bool:
@@ -301,7 +258,7 @@ class Regions:
         )
 
     def _compile_calls(self, module: Module) -> Iterator[FunctionInfo]:
-        for node in _compile_lines(module):
+        for node in compile_lines(module):
             if isinstance(node, ast.Call):
                 for info in self._compiled_by(node, module):
                     self._names_whole = True
@@ -332,7 +289,7 @@ class Regions:
                         reaches = frozenset(map(place_of, self._closure([info]).values()))
                         yield CompilePlace(module, info.node, decorator, reaches)
                         break
-            for node in _compile_lines(module):
+            for node in compile_lines(module):
                 if not isinstance(node, ast.Call):
                     continue
                 roots = list(self._compiled_by(node, module))
