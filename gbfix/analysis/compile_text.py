@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from gbfix.analysis.decorators import COMPILE
-from gbfix.analysis.modules import Module, lines_with
+from gbfix.analysis.module_text import lines_with
+from gbfix.analysis.modules import Module
 from gbfix.analysis.trees import nodes_on
 
 # What stands between backquotes is prose; `re.compile` is no business of ours.

@@ -8,23 +8,17 @@ from __future__ import annotations
 
 import ast
 import builtins
-import re
-import sys
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from gbfix.analysis import module_text
 from gbfix.analysis.late_bodies import complete, nested, parse_late
 from gbfix.analysis.trees import SIMPLE, Parents, blocks, first_line, nodes_on, walk
 from gbfix.source.text import SourceFile
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-_DEFINED = re.compile(r"def(?:\s|\\)+(\w+)")
-_CLASS = re.compile(r"class(?:\s|\\)+(\w+)\s*(?:\(([^)]*)\))?")
-_NAME = re.compile(r"\w+")
-_CALLED_ATTRIBUTE = re.compile(r"\.\s*(\w+)\s*\(")
 _RECORDS = frozenset({"dataclass", "define", "frozen", "NamedTuple"})
 BUILTINS = frozenset(dir(builtins))
 
@@ -218,7 +212,7 @@ class Module:
 
     def naming(self, name: str) -> Iterator[ast.AST]:
         """The nodes that reach over a line on which a name stands, breadth first."""
-        lines = _lines_naming(name, self.source)
+        lines = module_text.lines_naming(name, self.source)
         return nodes_on(self.tree, lines) if lines else iter(())
 
     @cached_property
@@ -230,27 +224,17 @@ class Module:
     @cached_property
     def called_attributes(self) -> frozenset[str]:
         """The names of attributes that are called, as far as the text shows it."""
-        return frozenset(map(sys.intern, _CALLED_ATTRIBUTE.findall(self.source.text)))
+        return module_text.called_attributes(self.source.text)
 
     @cached_property
     def classes(self) -> dict[str, frozenset[str]]:
         """What seem to be classes, with the last names of what they are derived from or stand for."""
-        text, found = self.source.text, dict[str, set[str]]()
-        for name, bases in _CLASS.findall(text):
-            found.setdefault(name, set()).update(_NAME.findall(bases))
-        # Faster than a regular expression that begins at each word.
-        before, *rest = text.split(" as ")
-        for after in rest:
-            alias, name = _NAME.match(after), before[-99:].rsplit(None, 1)
-            if alias is not None and name:
-                found.setdefault(alias[0], set()).update(_NAME.findall(name[-1]))
-            before = after
-        return {sys.intern(name): frozenset(map(sys.intern, b)) for name, b in found.items()}
+        return module_text.classes(self.source.text)
 
     @cached_property
     def defined(self) -> frozenset[str]:
         """The names of functions that are defined anywhere, as far as the text shows it."""
-        return frozenset(map(sys.intern, _DEFINED.findall(self.source.text)))
+        return module_text.defined(self.source.text)
 
     def uses(self, name: str) -> Uses:
         """How the module uses a name."""
@@ -295,14 +279,7 @@ class Module:
     @cached_property
     def has_inner_classes(self) -> bool:
         """Whether a class may be defined inside of anything."""
-        before, *rest = self.source.text.split("class")
-        for after in rest:
-            line = before.rstrip(" \t\f")
-            if line[-1:] in (":", ";") or (line != before and line[-1:] in ("\n", "\r")):
-                if not _continues(after[:1]):
-                    return True
-            before = after
-        return False
+        return module_text.has_inner_classes(self.source.text)
 
     @cached_property
     def parents(self) -> Parents:
@@ -402,41 +379,6 @@ def import_bindings(node: ast.Import | ast.ImportFrom, module: Module) -> dict[s
         for alias in node.names
         if alias.name != "*"
     }
-
-
-def lines_with(source: SourceFile, pattern: str) -> tuple[int, ...]:
-    """The lines of a file on which a pattern is found."""
-    text, starts = source.text, source.line_starts
-    found: list[int] = []
-    for match in re.finditer(pattern, text, re.MULTILINE):
-        line = bisect_right(starts, match.start())
-        if not found or found[-1] != line:
-            found.append(line)
-    return tuple(found)
-
-
-def _lines_naming(name: str, source: SourceFile) -> list[int]:
-    """The lines of a file on which a name stands."""
-    # A regular expression that begins with a boundary takes many times as long.
-    text = source.text
-    found: list[int] = []
-    at = text.find(name)
-    if at < 0:
-        return found
-    starts = source.line_starts
-    while at >= 0:
-        end = at + len(name)
-        if not _continues(text[at - 1 : at]) and not _continues(text[end : end + 1]):
-            line = bisect_right(starts, at)
-            if not found or found[-1] != line:
-                found.append(line)
-        at = text.find(name, end)
-    return found
-
-
-def _continues(character: str) -> bool:
-    """Whether a character would be part of the name beside it."""
-    return character == "_" or character.isalnum()
 
 
 def package_root(path: Path) -> Path:
