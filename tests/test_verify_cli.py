@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,7 +21,7 @@ from gbfix.dynamo.backends import default_backend
 from gbfix.errors import UserError
 from gbfix.verify.api import verify
 from gbfix.verify.options import Options
-from gbfix.verify.verdict import Status
+from gbfix.verify.verdict import Status, Verdict
 from gbfix.verify.worker import Workers
 
 MODEL = """\
@@ -82,6 +84,10 @@ def flipped(x: torch.Tensor) -> torch.Tensor:
 
 def wrong(x: torch.Tensor) -> torch.Tensor:
     return torch.where(x > 0, x + 1, x - 1)
+
+
+def wrong_compiled(x: torch.Tensor) -> torch.Tensor:
+    return wrong(x) if torch.compiler.is_compiling() else flipped(x)
 
 
 class Scale(torch.nn.Module):
@@ -286,6 +292,29 @@ def test_one_input_misses_an_arm(workers: Workers) -> None:
 def test_the_same_is_no_improvement(workers: Workers) -> None:
     verdict = verify(flip, flip, INPUTS, options=OPTIONS, workers=workers)
     assert verdict.status is Status.NO_FEWER_BREAKS
+
+
+def test_no_more_is_asked_of_what_breaks_no_less(workers: Workers) -> None:
+    def found(original: Any, rewritten: Any, **how: Any) -> Verdict:
+        options = replace(OPTIONS, **how)
+        return verify(original, rewritten, INPUTS, options=options, workers=workers)
+
+    plain = found(flip, flipped)
+    again = found(flip, flipped, only_if_fewer=True)
+    assert plain.status is Status.VERIFIED
+    same = replace(again.evidence, seconds=plain.evidence.seconds)
+    assert replace(again, evidence=same) == plain
+
+    assert found(flipped, wrong_compiled).status is Status.DIFFERENT
+    verdict = found(flipped, wrong_compiled, only_if_fewer=True)
+    assert verdict.status is Status.NO_FEWER_BREAKS and verdict.reason == "no breaks before"
+    assert verdict.evidence.before is not None and verdict.evidence.after is None
+
+    verdict = found(flip, flip, only_if_fewer=True)
+    assert verdict.status is Status.NO_FEWER_BREAKS
+    assert verdict.reason == "1 break before, 1 break after"
+    # What differs in eager is told first.
+    assert found(flipped, wrong, only_if_fewer=True).status is Status.DIFFERENT
 
 
 def test_what_cannot_be_sent_is_said(workers: Workers) -> None:

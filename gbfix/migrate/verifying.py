@@ -112,6 +112,8 @@ class Verification:
             if found is not None:
                 tried[file.path] = found
 
+        # A definition that breaks no less is not kept, whatever else it does.
+        options = replace(self.options, both_dynamic=False, only_if_fewer=True)
         sources = pool.share([file.before for file in made.files])
         again = Again(sources, self.settings)
         with self.phases("Verifying", sum(map(len, names.values()))) as advance:
@@ -124,7 +126,7 @@ class Verification:
                     runs = known.of(turns.place, Verdict, _lasts)
                     task = FileTask(
                         file,
-                        self.options,
+                        options,
                         again,
                         self._traces,
                         root,
@@ -177,6 +179,7 @@ class Verification:
         rewritten = {str(f.path.resolve()): f.after for f in files if f.changed}
         after = tuple((path, rewritten.get(path, text)) for path, text in before)
         texts_of = pool.share((before, after))
+        options = replace(self.options, both_dynamic=False)
         defined = definitions_in(before)
         versions = dict(before), dict(after)
         results: list[Checked] = []
@@ -188,7 +191,7 @@ class Verification:
             texts_used = (text for path in used for text in (path, *(v[path] for v in versions)))
             keys.append(known.key(str(entry.path), entry.name, *texts_used))
         for entry, key in zip(entries, keys, strict=True):
-            task = EntryTask(entry, texts_of, self.options, self._traces, self.wanted.root)
+            task = EntryTask(entry, texts_of, options, self._traces, self.wanted.root)
             done = known.get(key, Checked, _lasts, rewritten)
             waiting.append(done if done is not None else pool.submit(task))
         with self.phases("Running entries", len(entries)) as advance:

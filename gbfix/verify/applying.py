@@ -18,6 +18,7 @@ from gbfix.verify.project import Pair, pairs
 from gbfix.verify.recipes import Inputs
 from gbfix.verify.splicing import splice
 from gbfix.verify.targets import Side
+from gbfix.verify.unaffected import carried_over
 from gbfix.verify.verdict import Status, Verdict
 from gbfix.verify.worker import Workers
 
@@ -161,9 +162,20 @@ class _Choice:
         for ready, inputs in self.prepare(pair):
             key = ready.original, ready.rewritten, inputs
             if key not in self.ran:
-                self.ran[key] = self.verify(*key)
+                self.ran[key] = self._carried_over(*key) or self.verify(*key)
             verdicts.append(self.ran[key])
         return _worst(verdicts)
+
+    def _carried_over(
+        self, original: Side, rewritten: Side, inputs: Inputs | None
+    ) -> Verdict | None:
+        """The verdict on an earlier version that differs only in what is not used; None without one."""
+        for (first, second, given), verdict in self.ran.items():
+            if (first, given) == (original, inputs):
+                found = carried_over(verdict, second, rewritten)
+                if found is not None:
+                    return found
+        return None
 
     def _by_culprit(
         self, every: Sequence[Pair], together: dict[str, Verdict]

@@ -13,7 +13,7 @@ from dataclasses import replace
 from gbfix.dynamo.records import Capture
 from gbfix.errors import UserError
 from gbfix.verify.breaks import fewer_breaks, told
-from gbfix.verify.compiled import count_breaks_in, run_compiled
+from gbfix.verify.compiled import count_breaks_in, run_compiled, stop_if_no_fewer
 from gbfix.verify.eager import leave_out_raising, run_eager
 from gbfix.verify.messages import Measured, MeasureSpec
 from gbfix.verify.options import Options
@@ -152,6 +152,9 @@ def _status(session: Session) -> tuple[Status, str]:
     run_eager(session)
     if session.options.device == "cuda":
         leave_out_raising(session)
+    others = [label for label in (INFERENCE, *HALVES) if label in session.ways]
+    if session.options.only_if_fewer:
+        stop_if_no_fewer(session, ["", *others])
     run_compiled(session)
     if session.options.time:
         spec = session.spec(session.original, backend=session.backend)
@@ -161,7 +164,7 @@ def _status(session: Session) -> tuple[Status, str]:
         _count_launches(session)
     arms = session.evidence.arms
     fewer, reason = _fewer_breaks(session)
-    for label in (INFERENCE, *HALVES):
+    for label in others:
         if not fewer and label in session.ways:
             plain = session.evidence
             count_breaks_in(session, label)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gbfix.dynamo.records import Capture
+from gbfix.verify.breaks import fewer_breaks, told
 from gbfix.verify.diagnosing import diagnosed
 from gbfix.verify.eager import leave_out_ways
 from gbfix.verify.jobs import Limits, Outcome
@@ -94,6 +95,34 @@ def count_breaks_in(session: Session, label: str) -> None:
             before_static=None,
             after_static=None,
         )
+
+
+def stop_if_no_fewer(session: Session, labels: Sequence[str]) -> None:
+    """Count the breaks in some ways of calling, without a backend; the rewrite's only if it can help.
+
+    Raises:
+        Stop: if the rewritten side breaks no less in any of them.
+    """
+    found = dict(zip(labels, _captures(session, session.original, labels), strict=True))
+    if None in found.values():
+        return
+    breaking = [label for label, before in found.items() if before is not None and not before.whole]
+    after = dict(zip(breaking, _captures(session, session.rewritten, breaking), strict=True))
+    for label in breaking:
+        first, second = found[label], after[label]
+        if first is None or second is None or fewer_breaks(first, second):
+            return
+    shown = (breaking or labels)[0]
+    first, second = found[shown], after.get(shown)
+    assert first is not None
+    session.evidence = replace(session.evidence, before=first, after=second)
+    reason = f"{told(first)} before" + (f", {told(second)} after" if second is not None else "")
+    raise Stop(Status.NO_FEWER_BREAKS, f"{reason},{shown}" if shown else reason)
+
+
+def _captures(session: Session, side: Side, labels: Sequence[str]) -> list[Capture | None]:
+    records = map(record_of, session.run(session.spec(side, w, backend="eager") for w in labels))
+    return [_captured(side, record, None) for record in records]
 
 
 def _ways(session: Session) -> list[_Way]:

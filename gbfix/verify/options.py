@@ -21,6 +21,7 @@ class Options:
         launches: whether host syncs and CUDA-graph launches are counted, where there is CUDA.
         search_seconds: how long to search for inputs.
         both_dynamic: whether breaks are counted with `dynamic=False` as well.
+        only_if_fewer: whether no more is asked of a rewrite that, by a cheap count, breaks no less.
         time: whether latencies are measured as well, where nothing is different.
         shrink_seconds: how long to look for a smaller input that shows a difference; 0 for not at all.
     """
@@ -38,4 +39,5 @@ class Options:
     search_seconds: float = 30.0
     shrink_seconds: float = 20.0
     both_dynamic: bool = True
+    only_if_fewer: bool = False
     time: bool = False

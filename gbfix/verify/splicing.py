@@ -17,7 +17,7 @@ def splice(text: str, other: str, name: str) -> str | None:
     that is computed beforehand.
     """
     mine, theirs = ast.parse(text), ast.parse(other)
-    if _around(mine) != _around(theirs):
+    if around(mine) != around(theirs):
         return None
     here, there = _definition(mine, name), _definition(theirs, name)
     if here is None or there is None:
@@ -33,7 +33,7 @@ def splice(text: str, other: str, name: str) -> str | None:
     return result if found is not None and ast.dump(found) == ast.dump(there) else None
 
 
-def _around(tree: ast.Module) -> list[str]:
+def around(tree: ast.Module) -> list[str]:
     """What is at the top of a file besides definitions and `import torch`, and their names."""
     found = []
     for statement in tree.body:
