@@ -152,9 +152,8 @@ def _status(session: Session) -> tuple[Status, str]:
     run_eager(session)
     if session.options.device == "cuda":
         leave_out_raising(session)
-    others = [label for label in (INFERENCE, *HALVES) if label in session.ways]
     if session.options.only_if_fewer:
-        stop_if_no_fewer(session, ["", *others])
+        stop_if_no_fewer(session)
     run_compiled(session)
     if session.options.time:
         spec = session.spec(session.original, backend=session.backend)
@@ -164,7 +163,7 @@ def _status(session: Session) -> tuple[Status, str]:
         _count_launches(session)
     arms = session.evidence.arms
     fewer, reason = _fewer_breaks(session)
-    for label in others:
+    for label in (INFERENCE, *HALVES):
         if not fewer and label in session.ways:
             plain = session.evidence
             count_breaks_in(session, label)

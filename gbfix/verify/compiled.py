@@ -16,7 +16,7 @@ from gbfix.verify.diagnosing import diagnosed
 from gbfix.verify.eager import leave_out_ways
 from gbfix.verify.jobs import Limits, Outcome
 from gbfix.verify.messages import Findings, RunRecord, Runs, RunSpec
-from gbfix.verify.probing import FULLGRAPH, HALVES, job, record_of
+from gbfix.verify.probing import FULLGRAPH, HALVES, INFERENCE, job, record_of
 from gbfix.verify.session import Session, Stop
 from gbfix.verify.targets import Side
 from gbfix.verify.verdict import Difference, Kind, Status
@@ -97,27 +97,30 @@ def count_breaks_in(session: Session, label: str) -> None:
         )
 
 
-def stop_if_no_fewer(session: Session, labels: Sequence[str]) -> None:
-    """Count the breaks in some ways of calling, without a backend; the rewrite's only if it can help.
+def stop_if_no_fewer(session: Session) -> None:
+    """Count the breaks in each way of calling, without a backend; the rewrite's only if it can help.
 
     Raises:
-        Stop: if the rewritten side breaks no less in any of them.
+        Stop: if the rewritten side breaks no less in any way of calling.
     """
-    found = dict(zip(labels, _captures(session, session.original, labels), strict=True))
-    if None in found.values():
-        return
-    breaking = [label for label, before in found.items() if before is not None and not before.whole]
-    after = dict(zip(breaking, _captures(session, session.rewritten, breaking), strict=True))
-    for label in breaking:
-        first, second = found[label], after[label]
-        if first is None or second is None or fewer_breaks(first, second):
-            return
-    shown = (breaking or labels)[0]
-    first, second = found[shown], after.get(shown)
-    assert first is not None
-    session.evidence = replace(session.evidence, before=first, after=second)
-    reason = f"{told(first)} before" + (f", {told(second)} after" if second is not None else "")
-    raise Stop(Status.NO_FEWER_BREAKS, f"{reason},{shown}" if shown else reason)
+    shown: tuple[str, Capture, Capture | None] | None = None
+    for labels in (("", INFERENCE), HALVES):
+        used = [label for label in labels if label in session.ways]
+        for label, before in zip(used, _captures(session, session.original, used), strict=True):
+            if before is None:
+                return
+            after = None
+            if not before.whole:
+                (after,) = _captures(session, session.rewritten, [label])
+                if after is None or fewer_breaks(before, after):
+                    return
+            if shown is None or (after is not None and shown[2] is None):
+                shown = label, before, after
+    assert shown is not None
+    label, before, after = shown
+    session.evidence = replace(session.evidence, before=before, after=after)
+    reason = f"{told(before)} before" + (f", {told(after)} after" if after is not None else "")
+    raise Stop(Status.NO_FEWER_BREAKS, f"{reason},{label}" if label else reason)
 
 
 def _captures(session: Session, side: Side, labels: Sequence[str]) -> list[Capture | None]:

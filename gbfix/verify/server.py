@@ -22,6 +22,7 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from gbfix.verify.bytecode import keep_in
 from gbfix.verify.jobs import Job, Limits, Outcome, read_frame, write_frame
 from gbfix.verify.loaded import Loaded, modules_before
 
@@ -284,8 +286,10 @@ def main() -> None:
     warming.warm_up()
     set_levels()
     modules_before()
-    _freeze()
-    serve(source, sink)
+    with tempfile.TemporaryDirectory(prefix="gbfix-") as folder:
+        keep_in(folder)
+        _freeze()
+        serve(source, sink)
 
 
 if __name__ == "__main__":
