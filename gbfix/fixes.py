@@ -18,7 +18,7 @@ from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
-from gbfix.analysis.parameter_values import presumed
+from gbfix.analysis.parameter_values import presumed, presumed_arrays
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.sites import BreakSite, find_sites
 from gbfix.analysis.trees import walk
@@ -26,11 +26,15 @@ from gbfix.codegen import settings
 from gbfix.codegen.imports import torch_name
 from gbfix.codegen.names import Names
 from gbfix.codegen.view import View
+from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import FixOffer, Safety
 from gbfix.settings import Settings
 from gbfix.source.text import Edit
 
 __all__ = ["Context", "Fix", "NotApplicable", "Refused", "Transform", "setting_fix"]
+
+_TENSOR_DATA = "GBF1"
+"""With this begin the codes of breaks at what tensors hold."""
 
 
 @dataclass
@@ -73,15 +77,23 @@ class Context:
         """Whether the function carries `@torch.compile` itself and has no eager path to keep."""
         return compiled_directly(self.info)
 
-    def presumed(self, site: BreakSite) -> list[str]:
-        """Parameters that are read by what a branch decides, and are only taken to be tensors."""
+    def presumed(self, site: BreakSite) -> tuple[list[str], list[str]]:
+        """Parameters read from a site on that are only taken to be tensors.
+
+        They could be numbers, where a branch decides between them, or arrays of numpy.
+        """
         first = site.statement.lineno
         read = {
             node.id
             for node in walk(self.info.node)
             if isinstance(node, ast.Name) and node.lineno >= first
         }
-        return sorted(read & presumed(self.info, self.facts))
+        arrays: frozenset[str] = frozenset()
+        if site.diagnosis.code.startswith(_TENSOR_DATA):
+            arrays = presumed_arrays(self.info, self.facts)
+        decides = site.diagnosis is TENSOR_BRANCH
+        numbers = presumed(self.info, self.facts) - arrays if decides else frozenset()
+        return sorted(read & numbers), sorted(read & arrays)
 
     def torch(self, statement: ast.stmt) -> str:
         """The name by which a statement reaches torch; an import is added if there is none.

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
-from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import FixOffer, Refusal, Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.selection import Selection
@@ -80,8 +79,10 @@ def consider(
             if fix.safety is Safety.UNSAFE:
                 unproven += f"; {fix.reason}"
             fix = replace(fix, safety=Safety.UNSAFE, reason=unproven, by_running=False)
-        elif site.diagnosis is TENSOR_BRANCH:
-            fix = _told_of_presumed(fix, context.presumed(site))
+        elif fix.setting is None and not transform.lessens:
+            numbers, arrays = context.presumed(site)
+            fix = _told_of_presumed(fix, arrays, "with an array of numpy, compiling would fail")
+            fix = _told_of_presumed(fix, numbers, "with a number, the result would be a tensor")
         outcome.fixes.append(fix)
     # An assumption that cannot be proven comes late, and last what leaves a break behind.
     lessening = {t.name for t in transforms if t.lessens}
@@ -102,13 +103,13 @@ def consider(
     return outcome
 
 
-def _told_of_presumed(fix: Fix, names: Sequence[str]) -> Fix:
+def _told_of_presumed(fix: Fix, names: Sequence[str], otherwise: str) -> Fix:
     """A fix whose reason says what it takes to be a tensor without proof."""
     if not names:
         return fix
     which = " and ".join(f"`{name}`" for name in names)
     are, tensors = ("is", "a tensor") if len(names) == 1 else ("are", "tensors")
-    reason = f"{which} {are} taken to be {tensors}; with a number, the result would be a tensor"
+    reason = f"{which} {are} taken to be {tensors}; {otherwise}"
     also = f"; {fix.reason}" if fix.safety is not Safety.SAFE else ""
     return replace(fix, safety=min(fix.safety, Safety.REVIEW), reason=reason + also)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from gbfix.analysis import torch_table
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.modules import FunctionInfo, Module, last_name
+from gbfix.analysis.parameter_values import presumed
 from gbfix.analysis.parameters import (
     argument_for,
     binding_statements,
@@ -256,7 +257,7 @@ class Callers:
             return STATIC if number else None
         if argument.annotation is not None:
             return None
-        if name in tensor_parameters(caller.node, caller.module):
+        if name in tensor_parameters(caller.node, caller.module) | presumed(caller, self.facts):
             return tensor()
         if caller.node.name == "__init__":
             return STATIC  # what a constructor is given is configuration, as a rule

@@ -13,7 +13,13 @@ from gbfix.analysis.annotations import annotated
 from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.modules import Function, FunctionInfo, last_name
 from gbfix.analysis.parameters import declared
-from gbfix.analysis.usage import is_returned, is_tested, presumed_tensors, tensor_parameters
+from gbfix.analysis.usage import (
+    array_parameters,
+    is_returned,
+    is_tested,
+    presumed_tensors,
+    tensor_parameters,
+)
 from gbfix.analysis.values import MAYBE, STATIC, UNKNOWN, Kind, Value, container, replace, tensor
 
 if TYPE_CHECKING:
@@ -51,21 +57,33 @@ def parameter_values(info: FunctionInfo, facts: Facts) -> Iterator[tuple[str, Va
 
 def presumed(info: FunctionInfo, facts: Facts) -> frozenset[str]:
     """Parameters that are taken to be tensors because the function is there to be compiled."""
-    owner = info.owner
-    is_layer = (
-        owner is not None
-        and info.node.name == "forward"
-        and facts.project.is_module_class(owner.qualified)
-    )
-    if not is_layer and not compiled_directly(info):
-        return frozenset()
-    found = presumed_tensors(info.node, info.module)
+    found: frozenset[str] = frozenset()
     if compiled_directly(info):
-        return found
-    # What a layer returns is a tensor; what else it calculates with may well be a number.
-    return frozenset(
-        name for name in found if is_returned(info.node, name) and not is_tested(info.node, name)
-    )
+        found = presumed_tensors(info.node, info.module)
+    elif info.node.name == "forward" and _is_of_layer(info, facts):
+        # What a layer returns is a tensor; what else it calculates with may well be a number.
+        calculated = presumed_tensors(info.node, info.module)
+        returned = (n for n in calculated if is_returned(info.node, n))
+        found = frozenset(n for n in returned if not is_tested(info.node, n))
+    return found | presumed_arrays(info, facts)
+
+
+def presumed_arrays(info: FunctionInfo, facts: Facts) -> frozenset[str]:
+    """Parameters that are used as an array of numpy could be, too, and are taken to be tensors.
+
+    Files that use numpy have functions that take arrays; that a layer is given one is rare.
+    """
+    if not info.module.uses_numpy or info.node.name == "__init__":
+        return frozenset()
+    if not _is_of_layer(info, facts) and not compiled_directly(info):
+        return frozenset()
+    proven = tensor_parameters(info.node, info.module)
+    found = array_parameters(info.node, info.module) - proven
+    return found - facts.fed_to_layers(info) if found else found
+
+
+def _is_of_layer(info: FunctionInfo, facts: Facts) -> bool:
+    return info.owner is not None and facts.project.is_module_class(info.owner.qualified)
 
 
 def _promised(

@@ -49,22 +49,42 @@ _CASTS = frozenset("float double half long int short byte bool to type bfloat16"
 
 def proves_tensor(method: str, module: Module) -> bool:
     """Whether calling a method of this name proves that the receiver is a tensor."""
+    return _proves(method, arrays=module.uses_numpy)
+
+
+def _proves(method: str, *, arrays: bool) -> bool:
+    """The same where the receiver may, or may not, be an array of numpy."""
     if method in _COMMON or method.startswith("__"):
         return False
     if method in _ARRAY:
-        return not module.uses_numpy
+        return not arrays
     return torch_table.method(method) is not None
 
 
 def tensor_parameters(function: Function, module: Module) -> frozenset[str]:
     """Names of parameters that the function uses as tensors before rebinding matters."""
+    return _used_as_tensors(function, module, _bare(function), arrays=module.uses_numpy)
+
+
+def array_parameters(function: Function, module: Module) -> frozenset[str]:
+    """Parameters used as only tensors and arrays of numpy can be, and never as an array alone can."""
+    names = _bare(function)
+    for call in of_kind(function, ast.Call) if names else ():
+        called = module.qualify(call.func) or ""
+        if called.startswith("numpy.") or called == "builtins.isinstance":
+            given = [*call.args, *(k.value for k in call.keywords)]
+            names -= {n.id for n in given if isinstance(n, ast.Name)}
+    return _used_as_tensors(function, module, names, arrays=False)
+
+
+def _bare(function: Function) -> set[str]:
+    """The parameters of which nothing is said."""
     arguments = function.args
-    names = {
+    return {
         a.arg
         for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         if a.arg not in {"self", "cls"} and a.annotation is None
     }
-    return _used_as_tensors(function, module, names)
 
 
 @kept
@@ -76,23 +96,24 @@ def tensor_locals(function: Function, module: Module) -> frozenset[str]:
     given = {a.arg for a in walk(function.args) if isinstance(a, ast.arg)}
     alone = (s.targets[0] for s in of_kind(function, ast.Assign) if len(s.targets) == 1)
     names = {t.id for t in alone if isinstance(t, ast.Name) and stores[t.id] == 1} - given
-    return _used_as_tensors(function, module, names, strict=True)
+    return _used_as_tensors(function, module, names, arrays=False, strict=True)
 
 
 def _used_as_tensors(
-    function: Function, module: Module, names: set[str], *, strict: bool = False
+    function: Function, module: Module, names: set[str], *, arrays: bool, strict: bool = False
 ) -> frozenset[str]:
+    """The names of which a use tells that they hold tensors; where there may be arrays, fewer do."""
     found: set[str] = set()
     if not names:
         return frozenset()
     compared = _compared(function, names)
     for call in of_kind(function, ast.Call):
-        found |= _from_call(call, names, module, strict=strict)
+        found |= _from_call(call, names, module, arrays=arrays, strict=strict)
         if compared and isinstance(call.func, ast.Attribute):
             base = call.func.value
-            if isinstance(base, ast.Name) and proves_tensor(call.func.attr, module):
+            if isinstance(base, ast.Name) and _proves(call.func.attr, arrays=arrays):
                 found |= compared.get(base.id, set())
-    telling = _ATTRIBUTES if module.uses_numpy else _ATTRIBUTES | _SHAPED
+    telling = _ATTRIBUTES if arrays else _ATTRIBUTES | _SHAPED
     # Layers of some libraries have a dtype and a device, too.
     for attribute in of_kind(function, ast.Attribute) if not strict else ():
         if attribute.attr in telling and isinstance(attribute.value, ast.Name):
@@ -100,8 +121,8 @@ def _used_as_tensors(
     for item in of_kind(function, ast.Subscript):
         if isinstance(item.value, ast.Name) and _tensor_index(item.slice):
             found.add(item.value.id)
-        chosen = _chosen_by(item.slice, compared) if not module.uses_numpy else None
-        if chosen is not None and _is_tensor_use(item, module):
+        chosen = _chosen_by(item.slice, compared) if not arrays else None
+        if chosen is not None and _is_tensor_use(item, module, arrays=arrays):
             found |= chosen
             if isinstance(item.value, ast.Name):
                 found.add(item.value.id)
@@ -112,11 +133,11 @@ def _used_as_tensors(
     return frozenset(found & names)
 
 
-def _is_tensor_use(node: ast.expr, module: Module) -> bool:
+def _is_tensor_use(node: ast.expr, module: Module, *, arrays: bool) -> bool:
     """Whether something is an argument of torch, or has a method that only tensors have."""
     parent = module.parents.get(node)
     if isinstance(parent, ast.Attribute):
-        return proves_tensor(parent.attr, module)
+        return _proves(parent.attr, arrays=arrays)
     if not isinstance(parent, ast.Call) or node not in parent.args:
         return False
     return (module.qualify(parent.func) or "").startswith("torch.")
@@ -216,14 +237,14 @@ def _tensor_index(index: ast.expr) -> bool:
     )
 
 
-def _reads_item(node: ast.Call, module: Module) -> bool:
+def _reads_item(node: ast.Call, *, arrays: bool) -> bool:
     """`x.item()`, which numpy scalars have too."""
     attribute = node.func
     return (
         isinstance(attribute, ast.Attribute)
         and attribute.attr == "item"
         and not node.args
-        and not module.uses_numpy
+        and not arrays
     )
 
 
@@ -237,7 +258,7 @@ def _is_count(node: ast.expr) -> bool:
 
 
 def _from_call(
-    node: ast.Call, names: set[str], module: Module, *, strict: bool = False
+    node: ast.Call, names: set[str], module: Module, *, arrays: bool, strict: bool = False
 ) -> set[str]:
     found: set[str] = set()
     if isinstance(node.func, ast.Attribute):
@@ -249,8 +270,8 @@ def _from_call(
         if (
             isinstance(base, ast.Name)
             and base.id in names
-            and (proves_tensor(node.func.attr, module) or (compared and node.func.attr in _CASTS))
-        ) or (isinstance(base, ast.Name) and base.id in names and _reads_item(node, module)):
+            and (_proves(node.func.attr, arrays=arrays) or (compared and node.func.attr in _CASTS))
+        ) or (isinstance(base, ast.Name) and base.id in names and _reads_item(node, arrays=arrays)):
             found.add(base.id)
         elif isinstance(base, ast.Name) and base.id in names and node.func.attr == "size":
             if len(node.args) <= 1:
