@@ -18,6 +18,8 @@ from gbfix.codegen.expressions import flat, operand
 from gbfix.fixes import Context
 from gbfix.lowering.selection import Masks, Selection
 
+_VIEWS = frozenset("squeeze unsqueeze flatten view reshape select transpose t".split())
+
 
 @dataclass(frozen=True)
 class Index:
@@ -110,8 +112,7 @@ def row_index(mask: ast.expr, masks: Masks, context: Context, *, computed: bool 
     if selection.rank is None:
         asked = masks.asked(selection)
         if asked is None or asked not in _names(mask):
-            calls = any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in walk(mask))
-            if calls or not computed:
+            if not computed or not all(map(_may_be_asked_again, walk(mask))):
                 raise Refused(
                     "mask-shape", f"`{ast.unparse(mask)}` is not proven to have one dimension"
                 )
@@ -120,6 +121,13 @@ def row_index(mask: ast.expr, masks: Masks, context: Context, *, computed: bool 
     elif selection.rank != 1:
         raise Refused("mask-shape", f"`{ast.unparse(mask)}` has more than one dimension")
     return Index(selection)
+
+
+def _may_be_asked_again(node: ast.AST) -> bool:
+    """Whether a part of a mask costs nothing where only the dimensions of the mask are asked for."""
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS
+    return not isinstance(node, ast.NamedExpr)
 
 
 def _names(node: ast.expr) -> set[str]:
