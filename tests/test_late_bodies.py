@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import gc
 import textwrap
+import weakref
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,20 @@ def test_only_the_body_that_is_asked_for_is_parsed() -> None:
     assert waiting(tree) == 2
     assert len(f.body) == 30 and type(f) is ast.FunctionDef
     assert waiting(tree) == 1
+
+
+@pytest.mark.parametrize("let_go", [False, True])
+def test_a_tree_that_was_let_go_goes_without_a_collection(let_go: bool) -> None:
+    gc.disable()
+    try:
+        tree = parse_late(f"x = 1\ndef f():\n{LONG}", "file.py")
+        function = weakref.ref(tree.body[1])
+        if let_go:
+            late_bodies.let_go(tree)
+        del tree
+        assert (function() is None) is let_go
+    finally:
+        gc.enable()
 
 
 def test_what_is_wrong_in_a_body_is_told_when_the_tree_is_completed() -> None:

@@ -100,6 +100,11 @@ def complete(tree: ast.Module, text: str, name: str) -> None:
             _fill(function, found)
 
 
+def let_go(tree: ast.Module) -> None:
+    """Undo what ties a tree to itself, so that it goes when nobody holds it, without a collection."""
+    tree.__dict__.get("waiting", {}).clear()
+
+
 def nested(function: _Function) -> Sequence[ast.stmt]:
     """The body of a function, or nothing of one that surely defines no function and no class."""
     text = body_text(function)
@@ -274,4 +279,4 @@ _LATE: dict[type[ast.AST], type[Any]] = {
 }
 
 
-__all__ = ["body_text", "complete", "nested", "parse_late"]
+__all__ = ["body_text", "complete", "let_go", "nested", "parse_late"]

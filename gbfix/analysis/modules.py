@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from gbfix.analysis import module_text
-from gbfix.analysis.late_bodies import complete, nested, parse_late
+from gbfix.analysis.late_bodies import complete, let_go, nested, parse_late
 from gbfix.analysis.trees import SIMPLE, Parents, blocks, first_line, nodes_on, walk
 from gbfix.source.text import SourceFile
 
@@ -202,6 +202,8 @@ class Module:
 
     def forget(self) -> None:
         """Let go of the tree and of what was read from it."""
+        if self.parsed is not None:
+            let_go(self.parsed)
         self.parsed = None
         for info in self.__dict__.get("function_of", {}).values():
             if info.owner is not None:  # a class and its methods hold each other
