@@ -35,3 +35,34 @@ def test_many_fixes_in_one_function_take_as_many_passes_as_they_need() -> None:
     text = f"import torch\n\ndef f(x: torch.Tensor):\n{checks}    return x * -1\n"
     result = engine.run([SourceFile.decode(Path("f.py"), text.encode())], Settings())
     assert not result.errors and all(f.applied for f in result.files[0].findings)
+
+
+HOISTED = """import torch
+from torch import nn
+
+class M(nn.Module):
+    def __init__(self, sizes, shift=0):
+        super().__init__()
+        self.sizes = sizes
+        _, shift = self.fitting((3, 3), (shift, shift))
+        self.shift = shift[0]
+
+    def fitting(self, window, shift):
+        shift = [0 if r <= w else s for r, w, s in zip(self.sizes, window, shift)]
+        return window, shift
+
+    def forward(self, x):
+        if self.shift > 0:
+            x = torch.roll(x, self.shift)
+        return x
+"""
+
+
+def test_a_condition_that_was_hoisted_rests() -> None:
+    files = [SourceFile.decode(Path("m.py"), HOISTED.encode())]
+    result = engine.run(files, Settings(safety=Safety.UNSAFE))
+    assert not result.errors
+    (finding,) = result.files[0].findings
+    assert finding.applied is not None and finding.applied.transform == "hoist"
+    again = [SourceFile.decode(Path("m.py"), result.files[0].after.encode())]
+    assert not engine.run(again, Settings(safety=Safety.UNSAFE)).files[0].findings

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from gbfix.analysis.flow import Analysis
 
 _MAX_DEPTH = 24
+_NUMBERS = frozenset({"builtins.bool", "builtins.int", "builtins.float", "builtins.complex"})
 _MODULE_STATIC = {"training", "device", "dtype"}
 
 
@@ -294,6 +295,8 @@ class Facts:
         value = analysis.values.get(write.value)
         if value is None or (write.registered and not value.may_be_tensor):
             return otherwise
+        if value.kinds & Kind.MAYBE and _makes_number(write.value, write.method.module):
+            return STATIC  # of whatever was given
         return settled(replace(value, unshared=False, unbound=False))
 
     def registered(self, cls: ClassInfo, name: str, *, parameters: bool = True) -> bool:
@@ -361,6 +364,11 @@ def settled(value: Value) -> Value:
     if value.kinds & Kind.SCALAR:
         return replace(value, kinds=(value.kinds & ~Kind.SCALAR) | Kind.STATIC)
     return value
+
+
+def _makes_number(node: ast.expr, module: Module) -> bool:
+    """Whether an expression calls one of Python's classes of numbers."""
+    return isinstance(node, ast.Call) and module.qualify(node.func) in _NUMBERS
 
 
 def _last(node: ast.AST) -> str | None:
