@@ -15,9 +15,11 @@ import pytest
 from gbfix import engine
 from gbfix.findings import RunResult
 from gbfix.migrate import checking, run
+from gbfix.migrate.journal import Interrupted
+from gbfix.migrate.meanwhile import Turns
 from gbfix.migrate.outcome import Outcome, Policy
 from gbfix.migrate.pools import LocalPool
-from gbfix.migrate.verifying import Turns, Verification
+from gbfix.migrate.verifying import Verification
 from gbfix.settings import Settings
 from gbfix.source.loading import load
 from gbfix.verify.messages import RunSpec
@@ -57,6 +59,7 @@ class Project:
     ran: list[str] = field(default_factory=list)
     targets: tuple[str, ...] = ()
     verdicts: dict[str, Status] = field(default_factory=dict)
+    interrupted: str = ""
 
     def write(self, name: str, text: str) -> None:
         path = self.root / name
@@ -104,6 +107,8 @@ def project(tmp_path: Path, pool: LocalPool, monkeypatch: pytest.MonkeyPatch) ->
     def verifying(workers: Workers, options: Options) -> Callable[..., Verdict]:
         def verify(original: Side, rewritten: Side, inputs: Inputs | None) -> Verdict:
             made.ran.append(original.target.name)
+            if made.interrupted == original.target.name:
+                raise Interrupted("no more")
             ones = Inputs(expressions=("((torch.ones(2),), {})",))
             specs = [RunSpec(side, ones) for side in (original, rewritten)]
             outcomes = workers.run(
@@ -257,6 +262,17 @@ def test_what_did_not_pass_is_chosen_again_from_the_same_runs(project: Project) 
     assert project.ran == [] and again.files == first.files and again.checked == first.checked
 
 
+def test_what_was_run_before_an_interruption_is_not_run_again(project: Project) -> None:
+    project.write("one.py", model("first") + model("second").split("\n", 2)[2])
+    project.interrupted = "second"
+    with pytest.raises(Interrupted):
+        project.migrate()
+    assert project.ran == ["first", "second"]
+    project.interrupted = ""
+    project.migrate()
+    assert project.ran == ["second"]
+
+
 def test_an_entry_depends_on_the_rewrites_that_it_loads(project: Project) -> None:
     project.write("used.py", model("used"))
     project.write("entry.py", model("entry", "from used import used"))
@@ -322,6 +338,6 @@ def test_a_bar_moves_with_each_definition() -> None:
         turns.begin(name)
     turns.end()
     assert told == [("m.py:A", 0), ("m.py:B", 1), ("m.py:A", 0), ("m.py:helper", 0), ("m.py", 2)]
-    again = pickle.loads(pickle.dumps(checking.Begun(turns.begin)))
-    again("C")
+    again = pickle.loads(pickle.dumps(checking.Meanwhile(turns.begin)))
+    again.begun("C")
     assert len(told) == 5

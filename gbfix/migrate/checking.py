@@ -52,15 +52,16 @@ class _Staying:
         return type(self), ()
 
 
-class Begun(_Staying):
-    """Told of each definition when it is about to be run; not heard from another process."""
+class Meanwhile(_Staying):
+    """Told of what happens in a task before its end; what happens in another process is not heard."""
 
-    def __init__(self, tell: Callable[[str], None] = lambda name: None) -> None:
-        self._tell = tell
-
-    def __call__(self, name: str) -> None:
-        """Tell it."""
-        self._tell(name)
+    def __init__(
+        self,
+        begun: Callable[[str], None] = lambda name: None,
+        found: Callable[[str, Ran[Verdict]], None] = lambda key, ran: None,
+    ) -> None:
+        self.begun = begun
+        self.found = found
 
 
 class _Made(_Staying):
@@ -117,7 +118,7 @@ class FileTask:
     root: Path
     around: str
     known: Mapping[str, Ran[Verdict]]
-    begun: Begun
+    meanwhile: Meanwhile
 
     def __call__(self, workers: Workers) -> TriedFile:
         """Run them."""
@@ -128,7 +129,7 @@ class FileTask:
         run = verifying(workers, self.options)
 
         def recorded(pair: Pair) -> Sequence[tuple[Pair, Inputs | None]]:
-            self.begun(pair.name)
+            self.meanwhile.begun(pair.name)
             found = recorded_pairs(pair, self.traces)
             if found:
                 given.add(pair.name)
@@ -142,6 +143,7 @@ class FileTask:
             workers.loaded = frozenset()
             verdict = run(original, rewritten, inputs)
             new[key] = Ran(verdict, workers.loaded)
+            self.meanwhile.found(key, new[key])
             return verdict
 
         def rerun(file: FileResult, left_out: tuple[str, ...]) -> FileResult | None:

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from gbfix.delivery import withheld
 from gbfix.findings import FileResult, RunResult
-from gbfix.migrate.checking import Again, Begun, EntryTask, FileTask, Tried, TriedFile
+from gbfix.migrate.checking import Again, EntryTask, FileTask, Meanwhile, Tried, TriedFile
 from gbfix.migrate.contents import Contents
 from gbfix.migrate.journal import Journal
 from gbfix.migrate.known import Known, Ran, around
+from gbfix.migrate.meanwhile import Runs, Turns
 from gbfix.migrate.outcome import Checked
 from gbfix.migrate.pools import MakePool, Pool
-from gbfix.migrate.run import Advance, Migration, Phases
+from gbfix.migrate.run import Migration, Phases
 from gbfix.migrate.summary import relative
 from gbfix.migrate.targets import Entry, entries_of
 from gbfix.settings import Settings
@@ -33,28 +35,6 @@ from gbfix.verify.project import fixed_names
 from gbfix.verify.verdict import Status, Verdict
 
 _MOST_ROUNDS = 3
-
-
-class Turns:
-    """Tells how far the verification of a file is: which definition has its turn, and how many had."""
-
-    def __init__(self, path: Path, place: str, names: Sequence[str], advance: Advance) -> None:
-        self.path = path
-        self.place = place
-        self._names = set(names)
-        self._begun: set[str] = set()
-        self._advance = advance
-
-    def begin(self, name: str) -> None:
-        """It is the turn of a definition, which may not be its first."""
-        first = name in self._names and name not in self._begun
-        self._advance(f"{self.place}:{name}", int(first and bool(self._begun)))
-        if first:
-            self._begun.add(name)
-
-    def end(self) -> None:
-        """All of the file is done."""
-        self._advance(self.place, len(self._names) - max(0, len(self._begun) - 1))
 
 
 @dataclass(frozen=True)
@@ -120,6 +100,7 @@ class Verification:
             for path in tried:
                 advance(relative(path, root), len(names[path]))
             waiting: dict[Future[TriedFile], Turns] = {}
+            ran = Runs(known)
             for file in changed:
                 if file.path not in tried:
                     turns = Turns(file.path, relative(file.path, root), names[file.path], advance)
@@ -132,14 +113,14 @@ class Verification:
                         root,
                         known.around,
                         runs,
-                        Begun(turns.begin),
+                        Meanwhile(turns.begin, partial(ran.hear, turns.place)),
                     )
                     waiting[pool.submit(task)] = turns
-            for done in as_completed(waiting):
+            for done in ran.until_done(waiting):
                 turns = waiting[done]
                 found_now = done.result()
-                for key, ran in found_now.runs.items():
-                    known.keep(key, ran, place=turns.place)
+                for key, found_run in found_now.runs.items():
+                    ran.keep(turns.place, key, found_run)
                 known.keep(keys[turns.path], found_now.whole)
                 tried[turns.path] = found_now.whole.found
                 turns.end()
