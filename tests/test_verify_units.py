@@ -21,7 +21,7 @@ from gbfix.verify.listening import Listener
 from gbfix.verify.recipes import CallRecipe, Inputs, TensorRecipe, ValueRecipe, normalised
 from gbfix.verify.search import NoInputs, search
 from gbfix.verify.signatures import Parameter, hints_in, parameters
-from gbfix.verify.snapshot import CallShot, Effects, Raised, aliases, leaves, tensor_shot
+from gbfix.verify.snapshot import CallShot, Effects, Raised, aliases, leaves, share, tensor_shot
 from gbfix.verify.splicing import splice
 from gbfix.verify.targets import parse
 from gbfix.verify.tolerance import Tolerance, derive
@@ -367,3 +367,50 @@ def test_what_torch_tells_of_a_graph_that_fails_is_no_output() -> None:
         graph(torch.ones(2))
     assert heard.effects.stderr == ("mine",)
     assert any("view" in line for line in heard.effects.stdout)
+
+
+def test_what_does_not_change_is_sent_once() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.BatchNorm1d(4096)
+    weights = torch.nn.Linear(64, 64)
+    shots, last = [], {}
+    for number in range(8):
+        layer(torch.randn(4, 4096))
+        found = leaves({"weight": weights.weight, "bias": layer.bias}, "state")
+        found |= leaves(layer.running_mean, "state.mean")
+        if number == 4:
+            with torch.no_grad():
+                layer.bias.view(torch.int32)[0] = -(2**31)  # a negative zero
+            found |= leaves(layer.bias, "state['bias']")
+        share(found, last)
+        last |= found
+        shots.append(found)
+    size = 4 * 64 * 64
+    content = pickle.dumps(shots)
+    # One weight, two biases and eight means.
+    assert 11 * 4 * 4096 < len(content) < 12 * 4 * 4096 and size == 4 * 4096
+    for mine, theirs in zip(shots, pickle.loads(content), strict=True):
+        assert mine.keys() == theirs.keys()
+        for place, leaf in mine.items():
+            if not isinstance(leaf, str | float):
+                assert leaf.is_like(theirs[place]), place
+    assert shots[3]["state['bias']"] is shots[0]["state['bias']"]
+    assert shots[4]["state['bias']"] is not shots[3]["state['bias']"]
+    assert shots[5]["state['bias']"] is shots[4]["state['bias']"]
+    assert shots[5]["state.mean"] is not shots[4]["state.mean"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        torch.ones(2, 2, dtype=torch.float64),
+        torch.ones(4),
+        torch.ones(2, 2).t().contiguous().requires_grad_(),
+        torch.full((2, 2), 2.0),
+        torch.nn.Parameter(torch.ones(2, 2), requires_grad=False),
+    ],
+    ids="dtype shape gradient values type".split(),
+)
+def test_what_changes_in_anything_is_sent_again(other: torch.Tensor) -> None:
+    assert tensor_shot(torch.ones(2, 2)).is_like(tensor_shot(torch.ones(2, 2)))
+    assert not tensor_shot(torch.ones(2, 2)).is_like(tensor_shot(other))

@@ -29,7 +29,7 @@ from gbfix.verify.listening import Listener, Stopped
 from gbfix.verify.loading import LoadError, build, load, reference
 from gbfix.verify.messages import RunRecord, RunSpec
 from gbfix.verify.recipes import Arguments, Inputs, description
-from gbfix.verify.snapshot import CallShot
+from gbfix.verify.snapshot import CallShot, Leaves, share
 from gbfix.verify.targets import Side
 
 # Over how many calls recompilations are counted.
@@ -146,12 +146,15 @@ def _calls(
         root.eval()
     options = CallOptions(spec.gradients, dtype, spec.device, spec.inference)
     shots: list[CallShot] = []
+    last: Leaves = {}
     recompiles = [0]
     with _default_dtype(torch.float64 if spec.reference else None):
         for number in spec.inputs.order(len(first)):
             arguments = maker.make_one(number)
             seed()
             shots.append(call(function, target, module, arguments, options))
+            share(shots[-1].leaves, last)
+            last |= shots[-1].leaves
             recompiles.append(len(recorder.recompiled) if recorder is not None else 0)
     generated = tuple(map(str, spec.inputs.recipes))
     stored = max(len(first) - len(generated), 0) if spec.inputs.saved else 0
