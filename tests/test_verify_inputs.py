@@ -194,6 +194,19 @@ def test_constructors_are_given_small_sizes() -> None:
         construct(type("Other", (), {"__init__": lambda self, data: data["x"]}), sys)
 
 
+def test_nothing_is_constructed_twice_from_the_same() -> None:
+    tried: list[object] = []
+
+    class Refusing:
+        def __init__(self, config: Settings, rate: float) -> None:
+            tried.append((config.hidden_size, rate))
+            raise ValueError("no")
+
+    with pytest.raises(TypeError, match="ValueError: no"):
+        construct(Refusing, sys.modules[__name__])
+    assert len(tried) == len(set(tried)) == 2
+
+
 class Windowed(torch.nn.Module):
     """A layer of a model that makes a list of one number before it makes its layers."""
 

@@ -80,6 +80,14 @@ def test_what_did_not_pass_is_run_as_it_is(status: Status) -> None:
     assert carried_over(found, side("Second", TEXT), side("Second", LONGER)) is None
 
 
+def test_what_the_original_alone_does_not_run_for_is_told_once() -> None:
+    changed = TEXT.replace("return helper(x)", "return x")
+    found = replace(FOUND, status=Status.NOT_RUN, evidence=Evidence())
+    assert carried_over(found, side("Second", TEXT), side("Second", changed)) == found
+    begun = replace(found, evidence=Evidence(inputs=("(float32[2] normal)",)))
+    assert carried_over(begun, side("Second", TEXT), side("Second", changed)) is None
+
+
 def test_it_does_not_for_another_callable_or_other_files() -> None:
     first, second = side("Second", TEXT), side("First", TEXT)
     assert carried_over(FOUND, first, second) is None

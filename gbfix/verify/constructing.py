@@ -109,9 +109,15 @@ def _guesses(
     """All arguments, the likeliest first: sizes by their names, then all sizes alike."""
     if any(p.kind is p.POSITIONAL_ONLY for p in needed):
         return
+    tried = []
     for small in (True, False):
         for other in _OTHERS:
             found = [(p.name, _guess(p, cls, module, small, other)) for p in needed]
+            # What is no size is made anew each time, and alike.
+            alike = [v if isinstance(v, int | float) else (type(v), small) for _, v in found]
+            if alike in tried:
+                continue
+            tried.append(alike)
             yield found
             if all(isinstance(value, int) for _, value in found):
                 yield [(name, other) for name, _ in found]

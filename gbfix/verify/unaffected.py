@@ -25,7 +25,12 @@ _Lines = Callable[[int], int]
 
 
 def carried_over(verdict: Verdict, earlier: Side, now: Side) -> Verdict | None:
-    """The verdict on a rewritten side that is another version of one; None if it has to be run."""
+    """The verdict on a rewritten side that is another version of one; None if it has to be run.
+
+    Both are held against one original, with the same inputs, if any are given.
+    """
+    if verdict.status is Status.NOT_RUN and not verdict.evidence.inputs:
+        return verdict  # the original could not be called, whatever it is held against
     if verdict.status in _ALWAYS_ANEW or earlier.target != now.target:
         return None
     first, second = dict(earlier.texts), dict(now.texts)
