@@ -295,6 +295,31 @@ def test_layers_that_speak_of_half_precision_are_run_in_it(
         assert verdict.differences[0].mode == "eager in float16"
 
 
+def test_layers_that_take_half_precision_are_converted_where_it_takes_that(
+    tmp_path: Path, workers: Workers
+) -> None:
+    """An input of half precision goes with parameters of single precision, and loses its type there."""
+    before, after = tmp_path / "before.py", tmp_path / "after.py"
+    head = (
+        "import torch\n\n\nclass Layer(torch.nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.weight = torch.nn.Parameter(torch.ones(8))\n\n"
+        "    def forward(self, x):\n        x = x * self.weight\n"
+    )
+    inf = "torch.isinf(x).any()"
+    before.write_text(
+        f"{head}        if x.dtype == torch.float16 and {inf}:\n"
+        "            x = torch.clamp(x, -6e4, 6e4)\n        return x\n"
+    )
+    after.write_text(
+        f"{head}        if x.dtype == torch.float16:\n"
+        f"            x = torch.where({inf}, torch.clamp(x, -6e4, 6e4), x)\n        return x\n"
+    )
+    verdict = verify(f"{before}:Layer", f"{after}:Layer", options=OPTIONS, workers=workers)
+    assert verdict.verified, verdict
+    assert "float16" in verdict.evidence.halves
+    assert any("float16" in text for text in verdict.evidence.inputs)
+
+
 def test_functions_that_take_half_precision_are_given_it(tmp_path: Path, workers: Workers) -> None:
     before, after = tmp_path / "before.py", tmp_path / "after.py"
     head = "import torch\n\n\ndef target(x):\n    if x.dtype != torch.float16:\n        return x\n"

@@ -118,7 +118,7 @@ def stop_if_no_fewer(session: Session) -> None:
                 shown = label, before, after
     assert shown is not None
     label, before, after = shown
-    session.evidence = replace(session.evidence, before=before, after=after)
+    session.evidence = replace(session.evidence, backend="eager", before=before, after=after)
     reason = f"{told(before)} before" + (f", {told(after)} after" if after is not None else "")
     raise Stop(Status.NO_FEWER_BREAKS, f"{reason},{label}" if label else reason)
 

@@ -81,7 +81,7 @@ def _halves(session: Session) -> list[str]:
         return []
     sides = session.original, session.rewritten
     names = {name for side in sides for name in without_inputs(side, session.inputs.recipes)}
-    return [label for label, name in HALVES.items() if name in names]
+    return [label for label, name in HALVES.items() if name in names or name in session.halves]
 
 
 def _watched(session: Session, label: str) -> RunSpec:

@@ -22,6 +22,13 @@ def halves_in(text: str) -> tuple[str, ...]:
 
 def without_inputs(side: Side, calls: Iterable[CallRecipe]) -> tuple[str, ...]:
     """The types that the target, and what it uses, names and no input has."""
+    recipes = [recipe for call in calls for recipe in call.recipes]
+    given = {recipe.dtype for recipe in recipes if isinstance(recipe, TensorRecipe)}
+    return tuple(name for name in halves_of(side) if name not in given)
+
+
+def halves_of(side: Side) -> tuple[str, ...]:
+    """The types that the target, and what it uses, names."""
     try:
         lines = concerned(side.texts, side.target.name.partition(".")[0])
     except SyntaxError:
@@ -32,9 +39,7 @@ def without_inputs(side: Side, calls: Iterable[CallRecipe]) -> tuple[str, ...]:
         used += [
             line for part in lines.get(path, ()) for line in whole[part.start - 1 : part.stop - 1]
         ]
-    recipes = [recipe for call in calls for recipe in call.recipes]
-    given = {recipe.dtype for recipe in recipes if isinstance(recipe, TensorRecipe)}
-    return tuple(name for name in halves_in("\n".join(used)) if name not in given)
+    return halves_in("\n".join(used))
 
 
 def in_half(call: CallRecipe, name: str) -> CallRecipe:

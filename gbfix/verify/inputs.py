@@ -23,7 +23,7 @@ from gbfix.dynamo import control
 from gbfix.verify.arms import WATCH, Coverage, Watcher, coverage
 from gbfix.verify.calls import CallOptions, call, convert, root_of
 from gbfix.verify.execute import seed
-from gbfix.verify.halves import without_inputs
+from gbfix.verify.halves import halves_of
 from gbfix.verify.listening import Stopped
 from gbfix.verify.loading import LoadError, build, load
 from gbfix.verify.messages import Generated, SearchSpec
@@ -52,7 +52,7 @@ def generate(spec: SearchSpec) -> Generated:
             found = _Search(spec)
             if spec.saved is not None:
                 return Generated(replace(spec.saved, recipes=found.beyond(spec.saved)))
-            return Generated(Inputs(recipes=found.recipes()))
+            return Generated(Inputs(recipes=found.recipes()), halves=tuple(found.halves))
     except (LoadError, NoInputs) as error:
         return Generated(failure=str(error))
 
@@ -69,6 +69,7 @@ class _Search:
         self.optional: tuple[str, ...] = ()
         self.options = CallOptions(dtype=spec.dtype, device=spec.device, failed=self._note)
         self.inference = False
+        self.halves: list[str] = []
         self.dtype = spec.dtype
         self.target = self._target()
         self.end = time.monotonic() + spec.seconds
@@ -149,13 +150,16 @@ class _Search:
             self._built_anew()
             yield
         self.inference = False
-        calls = (*self.further, *self.running)
-        for name in without_inputs(self.spec.side, calls) if self.spec.dtype is None else ():
-            if self.coverage().missing:
+        # Inputs alone may have such a type, and parameters another one all the same.
+        for name in halves_of(self.spec.side) if self.spec.dtype is None else ():
+            missing = self.coverage().missing
+            if missing:
                 self.dtype = name
                 self.options = replace(self.options, dtype=name)
                 self._built_anew()
                 yield
+                if self.coverage().missing != missing:
+                    self.halves.append(name)
 
     def _built_anew(self) -> None:
         self.target = self._target()

@@ -95,10 +95,14 @@ class SearchSpec:
 
 @dataclass(frozen=True)
 class Generated:
-    """Inputs, or why there are none."""
+    """Inputs, or why there are none.
+
+    `halves` are types to which all has to be converted for some arms to be reached.
+    """
 
     inputs: Inputs | None = None
     failure: str | None = None
+    halves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ def find_inputs(session: Session) -> None:
         raise Stop(Status.NOT_RUN, str(found.failure))
     session.inputs = found.inputs
     session.generated = not saved
+    session.halves = found.halves
 
 
 def touched(session: Session) -> Touched:

@@ -52,6 +52,7 @@ class Session:
     Attributes:
         inputs: those of all runs; found first, where none are given.
         generated: whether they were made up here.
+        halves: types of half precision in which these reach more than they do otherwise.
         most_dims: how many dimensions tensors that are made up may have.
         ways: the original's eager calls, by the label of the way in which they were made.
         seen: the arms that the original's eager calls take, by the same label.
@@ -69,6 +70,7 @@ class Session:
     seen: dict[str, frozenset[Seen]] = field(default_factory=dict)
     generated: bool = False
     most_dims: int | None = None
+    halves: tuple[str, ...] = ()
     varying: set[tuple[Kind, str]] = field(default_factory=set)
 
     @property
