@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.trees import children
+from gbfix.analysis.dynamic import operation_name
+from gbfix.analysis.trees import children, walk
 from gbfix.lowering.dense.calls import lower_call
 from gbfix.lowering.dense.choices import chosen, is_chosen
 from gbfix.lowering.dense.forms import check_sides, compose, is_number, need_trailing, plain
@@ -97,8 +98,10 @@ def lower_arithmetic(block: DenseBlock, node: ast.BinOp, fill: int | None) -> Lo
     bounded = isinstance(op, (ast.Add, ast.Sub)) or (
         isinstance(op, (ast.Mult, ast.Div)) and not held and number
     )
-    # A product or quotient bounds the derivative of its left side if the right one is filled.
-    left_bounded = bounded or (isinstance(op, (ast.Mult, ast.Div)) and held)
+    # A product or quotient bounds the derivative of its left side if the right one is filled. What is
+    # on the left is the derivative of a layer on the right, whose weights have no filler before them.
+    layer = held and _calls_layer(block, node.right)
+    left_bounded = bounded or (isinstance(op, (ast.Mult, ast.Div)) and held and not layer)
     left = block.lower(node.left, fill=fill if left_bounded else 1)
     right = block.lower(node.right, fill=fill if bounded else 1)
     if left.rows is None and right.rows is None:
@@ -123,6 +126,12 @@ def lower_arithmetic(block: DenseBlock, node: ast.BinOp, fill: int | None) -> Lo
     extra = max(known) if weighted and known else known[0] if known else None
     mine = replace(mine, weighted=weighted)
     return replace(mine, text=text, bare=False, extra=extra)
+
+
+def _calls_layer(block: DenseBlock, node: ast.expr) -> bool:
+    """Whether an expression calls something else than an operation of torch."""
+    calls = (n for n in walk(node) if isinstance(n, ast.Call))
+    return any(operation_name(call, block.context.analysis) is None for call in calls)
 
 
 def lower_numbers(block: DenseBlock, node: ast.BinOp, left: Lowered, right: Lowered) -> Lowered:

@@ -68,8 +68,6 @@ def plain(
 
 def filled(block: DenseBlock, value: Lowered, fill: int) -> Lowered:
     assert value.rows is not None
-    if value.routed is not None and fill != 0:
-        return value  # every row is routed somewhere, so none holds anything harmful
     wide = block.masks.over(value.rows, value)
     return replace(
         value, text=f"{value.operand}.masked_fill({wide.rest}, {fill})", bare=True, changed=True

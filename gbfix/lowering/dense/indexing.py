@@ -33,7 +33,10 @@ def lower_subscript(block: DenseBlock, node: ast.Subscript, fill: int | None) ->
     base = block.lower(node.value)
     if mask is None:
         gathered = rows_taken(block, node, base)
-        return gathered if gathered is not None else picked(block, node, base)
+        if gathered is None:
+            return picked(block, node, base)
+        # Weights are zero where nothing is selected.
+        return gathered if fill is None or gathered.weighted else filled(block, gathered, fill)
     if base.rows is not None or base.count is not None:
         raise Refused("nested-selection", "rows are selected from what was itself selected")
     if node.slice is not mask:
