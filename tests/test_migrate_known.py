@@ -262,6 +262,24 @@ def test_what_did_not_pass_is_chosen_again_from_the_same_runs(project: Project) 
     assert project.ran == [] and again.files == first.files and again.checked == first.checked
 
 
+def test_what_is_loaded_from_outside_of_the_folder_counts_as_well(project: Project) -> None:
+    outside = project.root.parent / "outside.py"
+    outside.write_text("A = 1\n")
+    os.utime(outside, (1e9, 1e9))
+    project.verdicts["second"] = Status.NO_FEWER_BREAKS
+    found = f"import sys; sys.path.append({str(outside.parent)!r}); import outside"
+    project.write("one.py", model("second", found))
+    project.write("two.py", model("two"))
+    project.migrate()
+    assert sorted(project.ran) == ["second", "two"]
+    project.migrate()
+    assert project.ran == []
+    outside.write_text("A = 2\n")
+    os.utime(outside, (1e9 + 1, 1e9 + 1))
+    project.migrate()
+    assert project.ran == ["second"]
+
+
 def test_what_was_run_before_an_interruption_is_not_run_again(project: Project) -> None:
     project.write("one.py", model("first") + model("second").split("\n", 2)[2])
     project.interrupted = "second"

@@ -97,7 +97,7 @@ class Again:
 class TriedFile:
     """What came of a file: of the whole of it, and of each run that was made for it, by its key.
 
-    Where fixes were looked for again, nobody knows what the whole depends on.
+    Where fixes were looked for again, the whole depends on all files of the project.
     """
 
     whole: Ran[Tried]
@@ -157,7 +157,7 @@ class FileTask:
         )
         loaded = all_loaded(ran.loaded for ran in (*used, *new.values()))
         tried = Tried(kept.after, kept.findings, checked)
-        return TriedFile(Ran(tried, None if again else loaded), new)
+        return TriedFile(Ran(tried, loaded, everything=bool(again)), new)
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,17 @@ class Contents:
         }
         self._on_disk: dict[str, tuple[os.stat_result, str]] = {}
 
-    def of(self, loaded: Iterable[str] | None, after: Mapping[str, str]) -> State | None:
-        """The state of the project's files among those that were loaded; of all, if that is not known.
+    def of(
+        self, loaded: Iterable[str] | None, after: Mapping[str, str], *, everything: bool = False
+    ) -> State | None:
+        """The state of the project's files that were loaded, and of all if that is unknown or wanted.
 
         `after` are the texts that stood in for some files, by their real paths. None if a file may have
         changed meanwhile, so that nobody knows what was loaded.
         """
-        wanted = self._planned if loaded is None else filter(self._is_own, loaded)
+        wanted = set(filter(self._is_own, loaded or ()))
+        if loaded is None or everything:
+            wanted |= self._planned.keys()
         state = {path: self.now(path, after) for path in sorted(wanted)}
         return None if any(map(self._is_changed, state)) else state
 

@@ -33,10 +33,14 @@ _NONE: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Ran(Generic[_Found]):
-    """What was found by running code, and the files that were loaded for it; None if nobody knows."""
+    """What was found by running code, and the files that were loaded for it; None if nobody knows.
+
+    `everything` says that all files of the project count beside these.
+    """
 
     found: _Found
     loaded: frozenset[str] | None
+    everything: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ class Known:
         Raises:
             Interrupted: if it cannot be written.
         """
-        state = self.contents.of(ran.loaded, after)
+        state = self.contents.of(ran.loaded, after, everything=ran.everything)
         if state is not None:
             self._keep(key, ran.found, state, place)
 
