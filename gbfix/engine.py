@@ -131,7 +131,6 @@ class _Run(Looking):
         self.originals: dict[Path, Module] = {}
         self.first: tuple[Regions, dict[ast.AST, FunctionInfo]] | None = None
         self.whole: Whole | None = None
-        self.not_python: list[str] = []
         self.notices: list[str] = []
         self.consulted: frozenset[Path] = frozenset()
         self.absent: frozenset[Path] = frozenset()
@@ -164,7 +163,6 @@ class _Run(Looking):
             error = parsed(module)
             if error is not None:
                 state.fail(error)
-                self.not_python.append(module.name)
                 continue
             self.modules[state.original.path] = module
             yield state
@@ -175,7 +173,6 @@ class _Run(Looking):
             if state.error is not None and state.original.path in self.modules:
                 self.modules[state.original.path] = self.originals[state.original.path]
         project = Project(self.modules.values(), self.read)
-        project.leave_out(self.not_python)
         facts = Facts(project)
         facts.observed = self.observed or facts.observed
         region = self._region(facts, todo) if first else self._same_region(facts, todo)

@@ -138,7 +138,6 @@ class Survey:
         error = parsed(module)
         notes = Notes(error=error) if error is not None else self._notes(module, plan, whole, state)
         self.importers.done(module)
-        module.late = error is None  # others ask for little of it, if it has to be parsed again
         self._let_go(module)
         return notes
 

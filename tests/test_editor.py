@@ -320,13 +320,13 @@ def test_a_file_is_parsed_once_for_all_analyses(
     (tmp_path / "__init__.py").touch()
     (tmp_path / "parts.py").write_text("def limit(x):\n    return 1\n", encoding="utf-8")
     parsed: list[str] = []
-    parse = read_files.sketched_module
+    parse = read_files.parse_module
 
     def counted(source: SourceFile) -> read_files.Module:
         parsed.append(source.path.name)
         return parse(source)
 
-    monkeypatch.setattr(read_files, "sketched_module", counted)
+    monkeypatch.setattr(read_files, "parse_module", counted)
     source = SourceFile(tmp_path / "net.py", IMPORTING)
     read = ReadFiles()
     edits = [fix_all(source, Settings(), read) for _ in range(2)]

@@ -6,12 +6,9 @@ Reads the methods of the class itself. Knows syntax; what the values are is foun
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from gbfix.analysis.late_bodies import body_text
 from gbfix.analysis.modules import ClassInfo, FunctionInfo, last_name
 from gbfix.analysis.trees import first_line, statements, walk
 
@@ -73,22 +70,11 @@ def _unpacked(
     return zip(target.elts, values, strict=True)
 
 
-@lru_cache(maxsize=64)
-def _may_write(me: str) -> re.Pattern[str]:
-    """Finds all that can set an attribute of what has a name, and a few things that do not."""
-    before, after = r"(?:^|[=,;:])[\s(\[*]*", r"(?:[:,)\]]|[^\w\s.([]{0,3}=(?!=))"
-    target = rf"{before}\b{me}\s*\.\s*\w+\s*{after}"
-    return re.compile(rf"{target}|register_|\\\n", re.MULTILINE)
-
-
 def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]:
     if not method.node.args.args:
         return
     me = method.node.args.args[0].arg
     last = method.node.end_lineno or method.node.lineno
-    left_out = body_text(method.node)
-    if left_out is not None and not _may_write(me).search(left_out):
-        return  # as a rule, and then it need not be parsed
 
     def attribute(target: ast.AST) -> str | None:
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):

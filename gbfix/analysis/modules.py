@@ -9,12 +9,11 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from gbfix.analysis import module_text
-from gbfix.analysis.late_bodies import complete, let_go, nested, parse_late
 from gbfix.analysis.trees import SIMPLE, Parents, blocks, first_line, nodes_on, walk
 from gbfix.source.text import SourceFile
 
@@ -112,7 +111,6 @@ class Module:
         parsed: its tree, where it was made.
         root: the folder from which it is imported.
         is_package: whether it is an `__init__.py`.
-        late: whether functions get their bodies when somebody asks, which is for files of others.
         used: when the project last looked into it, by the project's clock.
         renamed: top-level names that stand for another module here than elsewhere in the project.
     """
@@ -123,7 +121,6 @@ class Module:
     root: Path
     is_package: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)
-    late: bool = False
     used: int = 0
 
     @property
@@ -141,17 +138,14 @@ class Module:
         """The syntax tree, made when it is first asked for; empty where the text is not Python."""
         if self.parsed is None:
             try:
-                if self.late:
-                    self.parsed = parse_late(self.source.text, str(self.source.path))
-                else:
-                    self.parse()
+                self.parse()
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 self.parsed = ast.Module([], [])
             assert self.parsed is not None
         return self.parsed
 
     def parse(self) -> None:
-        """Make the whole tree.
+        """Make the tree.
 
         Raises:
             SyntaxError, ValueError: if the text is not Python.
@@ -159,7 +153,6 @@ class Module:
         """
         if self.parsed is None or not self.parsed.body:
             self.parsed = ast.parse(self.source.text, str(self.source.path))
-        complete(self.parsed, self.source.text, str(self.source.path))
 
     @cached_property
     def bindings(self) -> dict[str, list[ast.AST | str]]:
@@ -202,8 +195,6 @@ class Module:
 
     def forget(self) -> None:
         """Let go of the tree and of what was read from it."""
-        if self.parsed is not None:
-            let_go(self.parsed)
         self.parsed = None
         for info in self.__dict__.get("function_of", {}).values():
             if info.owner is not None:  # a class and its methods hold each other
@@ -325,7 +316,7 @@ class Module:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     info = FunctionInfo(f"{prefix}.{node.name}", node, self, owner, outer)
                     yield info
-                    yield from defined(nested(node), info.qualified, None, info)
+                    yield from defined(node.body, info.qualified, None, info)
                 elif isinstance(node, ast.ClassDef):
                     cls = ClassInfo(f"{prefix}.{node.name}", node, self)
                     yield from defined(node.body, cls.qualified, cls, outer)
@@ -412,18 +403,6 @@ def parse_module(source: SourceFile) -> Module:
     """
     module = unparsed_module(source)
     module.parse()
-    return module
-
-
-def sketched_module(source: SourceFile) -> Module:
-    """A file whose functions are parsed when somebody looks into them.
-
-    Raises:
-        SyntaxError, ValueError: if the text is not Python; what is wrong in a function is not noticed.
-        RecursionError, MemoryError: if it is nested too deeply.
-    """
-    module = replace(unparsed_module(source), late=True)
-    module.parsed = parse_late(source.text, str(source.path))
     return module
 
 

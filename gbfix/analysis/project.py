@@ -139,10 +139,6 @@ class Project:
                 found.setdefault(word, []).append(module)
         return found
 
-    def leave_out(self, names: Iterable[str]) -> None:
-        """Take some modules for none of the project, without looking for their files."""
-        self._missing |= {*names}
-
     def _add(self, module: Module) -> Module:
         self.roots.setdefault(module.root, module.renamed)
         self._renamed |= {new: (old, module) for old, new in module.renamed.items()}

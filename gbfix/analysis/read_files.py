@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gbfix.analysis.modules import Module, sketched_module
+from gbfix.analysis.modules import Module, parse_module
 from gbfix.source.text import SourceFile
 
 _HELD = 4_000_000  # characters of source whose trees are held
@@ -34,7 +34,7 @@ class ReadFiles:
         known = self._modules.pop(path, None)
         module = known[1] if known is not None and known[0] == state else None
         if module is None:
-            module = sketched_module(SourceFile.decode(path, path.read_bytes()))
+            module = parse_module(SourceFile.decode(path, path.read_bytes()))
         self._modules[path] = state, module
         return module
 
