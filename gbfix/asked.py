@@ -39,6 +39,32 @@ class Whole:
         return info.outer is not None and self.is_reached(info.outer)
 
 
+def whole_of(
+    reached: frozenset[str],
+    callers: Mapping[str, Iterable[str]],
+    named: Iterable[tuple[str, NamedCalls]],
+) -> Whole:
+    """The region of functions, with who calls whom and what each module calls by name."""
+    by_name: dict[str, list[tuple[str, tuple[NamedCall, ...]]]] = {}
+    for module, calls in named:
+        for name, of_name in calls.items():
+            by_name.setdefault(name, []).append((module, of_name))
+    return Whole(reached, {c: frozenset(names) for c, names in callers.items()}, by_name)
+
+
+def callers_of(edges: Iterable[Edge]) -> dict[str, set[str]]:
+    """By function, those that call it."""
+    found: dict[str, set[str]] = {}
+    for edge in edges:
+        found.setdefault(edge.callee, set()).add(edge.caller)
+    return found
+
+
+def callable_names(modules: Iterable[Module]) -> frozenset[str]:
+    """The names that functions of modules can be called by."""
+    return frozenset().union(*(m.defined | m.classes.keys() for m in modules))
+
+
 class Asked:
     """The region as transforms see it while some files are looked at.
 
@@ -64,9 +90,7 @@ class Asked:
         self._may_call = may_call
         self._whole = whole
         self._names = {info.qualified: info for info in own.values()}
-        self._callers: dict[str, set[str]] = {}
-        for edge in edges:
-            self._callers.setdefault(edge.callee, set()).add(edge.caller)
+        self._callers = callers_of(edges)
         self.called: set[str] = set()
         self.caught: dict[Callee, str | None] = {}
         self.unsure = False

@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from gbfix.analysis.call_index import calls
-from gbfix.analysis.catching import Callee, NamedCall, may_call, named_calls
+from gbfix.analysis.catching import Callee, may_call, named_calls
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.naming import named
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.project import FunctionInfo, Module, Project
 from gbfix.analysis.read_files import ReadFiles
 from gbfix.analysis.regions import Edge, Plan, Regions
-from gbfix.asked import Asked, Whole
+from gbfix.asked import Asked, Whole, callable_names, callers_of, whole_of
 from gbfix.findings import FileError, FileResult, RunResult
 from gbfix.looking import At, FileState, Looking, Only, Proposal, parsed, position_before
 from gbfix.narrowed import narrow
@@ -254,19 +254,13 @@ def _whole(
     regions: Regions, found: Mapping[ast.AST, FunctionInfo], modules: Sequence[Module]
 ) -> Whole:
     """The region as its files were before any was changed."""
-    callers: dict[str, set[str]] = {}
-    for edge in regions.edges:
-        callers.setdefault(edge.callee, set()).add(edge.caller)
     own: dict[Module, list[FunctionInfo]] = {}
     for info in found.values():
         own.setdefault(info.module, []).append(info)
-    names = frozenset().union(*(m.defined | m.classes.keys() for m in modules))
-    by_name: dict[str, list[tuple[str, tuple[NamedCall, ...]]]] = {}
-    for module in modules:
-        for name, named_here in named_calls(own.get(module, ()), names).items():
-            by_name.setdefault(name, []).append((module.name, named_here))
+    names = callable_names(modules)
+    named_here = ((m.name, named_calls(own.get(m, ()), names)) for m in modules)
     reached = frozenset(info.qualified for info in found.values())
-    return Whole(reached, {c: frozenset(n) for c, n in callers.items()}, by_name)
+    return whole_of(reached, callers_of(regions.edges), named_here)
 
 
 def _edges(functions: Iterable[FunctionInfo], facts: Facts) -> Iterator[Edge]:

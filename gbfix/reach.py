@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gbfix.analysis.catching import NamedCall, catching
+from gbfix.analysis.catching import catching
 from gbfix.analysis.modules import Module
 from gbfix.analysis.regions import Plan
-from gbfix.asked import MayCall, Whole, calls_to
+from gbfix.asked import MayCall, Whole, callers_of, calls_to, whole_of
 from gbfix.survey import ClassNotes, Notes
 
 
@@ -114,11 +114,8 @@ class Reach:
     def whole(self) -> Whole:
         """The region of the project, as it is known now."""
         reached = frozenset().union(*(notes.reached for notes in self.notes.values()))
-        named: dict[str, list[tuple[str, tuple[NamedCall, ...]]]] = {}
-        for path, module in self._modules.items():
-            for name, calls in self.notes[path].named.items():
-                named.setdefault(name, []).append((module.name, calls))
-        return Whole(reached, {c: frozenset(n) for c, n in self._callers().items()}, named)
+        named = ((m.name, self.notes[path].named) for path, m in self._modules.items())
+        return whole_of(reached, self._callers(), named)
 
     def is_unsure(self, path: Path, whole: Whole) -> bool:
         """Whether what was said of a file's sites is not what the whole region says."""
@@ -146,11 +143,8 @@ class Reach:
     def _callers(self) -> dict[str, set[str]]:
         """By function, those that call it; found once all files were looked at."""
         if not hasattr(self, "_known_callers"):
-            found: dict[str, set[str]] = {}
-            for notes in self.notes.values():
-                for edge in notes.edges:
-                    found.setdefault(edge.callee, set()).add(edge.caller)
-            self._known_callers = found
+            edges = (edge for notes in self.notes.values() for edge in notes.edges)
+            self._known_callers = callers_of(edges)
         return self._known_callers
 
     def _storing(self) -> set[str]:

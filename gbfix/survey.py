@@ -19,7 +19,7 @@ from gbfix.analysis.modules import Module
 from gbfix.analysis.project import Project
 from gbfix.analysis.regions import Edge, Plan, Regions
 from gbfix.analysis.trees import forget
-from gbfix.asked import Asked, Whole
+from gbfix.asked import Asked, Whole, callable_names
 from gbfix.findings import Finding
 from gbfix.importers import Importers
 from gbfix.looking import FileState, Looking, parsed
@@ -156,7 +156,8 @@ class Survey:
         facts.region, facts.calling, facts.caught_by = asked, asked.calling, asked.caught_by
         looking = Looking([module.source], self.settings, rewrite=self.rewrite)
         looking.modules[path] = module
-        looking.states = [before] if before is not None else looking.states
+        if before is not None:
+            looking.states = [before]
         (state,) = looking.states
         functions = {module: list(own.values())}
         changed = looking.visit(looking.states, facts, functions, first=before is None)
@@ -189,7 +190,7 @@ class Survey:
     @cached_property
     def _names(self) -> frozenset[str]:
         """The names that functions of the project can be called by."""
-        return frozenset().union(*(m.defined | m.classes.keys() for m in self.modules))
+        return callable_names(self.modules)
 
     def may_call(self, called: Callee, module: str) -> bool:
         """Whether a module may call a function, as far as its text and class names tell."""

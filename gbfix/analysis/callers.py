@@ -257,7 +257,9 @@ class Callers:
             return STATIC if number else None
         if argument.annotation is not None:
             return None
-        if name in tensor_parameters(caller.node, caller.module) | presumed(caller, self.facts):
+        if name in tensor_parameters(caller.node, caller.module):
+            return tensor()
+        if name in presumed(caller, self.facts):
             return tensor()
         if caller.node.name == "__init__":
             return STATIC  # what a constructor is given is configuration, as a rule

@@ -6,7 +6,6 @@ the report for people then goes to standard error.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -110,8 +109,7 @@ def apply(
     place = options.parse_at(at)
     if place and not request.from_stdin and [p.is_dir() for p in request.paths] != [False]:
         raise UserError("`--at` needs one file.")
-    workers = jobs or os.cpu_count() or 1
-    result = run(request, rewrite=True, at=place, trace=trace or (), jobs=workers)
+    result = run(request, rewrite=True, at=place, trace=trace or (), jobs=options.processes(jobs))
     if place and not result.errors and not _met(result, place[0]):
         raise UserError(f"{request.stdin_name or request.paths[0]}:{at}: no break site here.")
     as_json = output_format is OutputFormat.JSON

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 from enum import Enum
@@ -99,7 +98,7 @@ def check(
         rewrite=False,
         with_edits=output_format is CheckFormat.SARIF,
         trace=trace or (),
-        jobs=jobs if jobs is not None else os.cpu_count() or 1,
+        jobs=options.processes(jobs),
         cache_folder=options.cache_folder(request, no_cache, cache_dir),
     )
     if baseline is not None:

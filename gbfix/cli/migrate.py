@@ -5,7 +5,6 @@ Options become a migration, its plan and its verification; what these do is know
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -184,7 +183,7 @@ def migrate(
             settings, safety=Safety.REVIEW, verifying=verify and needed is Require.VERIFIED
         )
     request = replace(request, settings=settings)
-    workers = jobs or os.cpu_count() or 1
+    workers = options.processes(jobs)
     from gbfix.migrate import run
     from gbfix.migrate.outcome import Policy
     from gbfix.migrate.targets import read_targets

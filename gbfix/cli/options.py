@@ -5,6 +5,7 @@ It knows how options are spelled, and nothing of what a run does.
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -111,6 +112,13 @@ Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, metavar="N", help="Processes to use; all if not given."),
 ]
+
+
+def processes(jobs: int | None) -> int:
+    """How many processes may work."""
+    return jobs or os.cpu_count() or 1
+
+
 CACHE = ".gbfix_cache"
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Neither use nor keep what earlier runs found.")
