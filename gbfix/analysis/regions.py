@@ -8,11 +8,12 @@ everything that the project itself calls, passes on, nests or decorates with is 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from gbfix.analysis.callees import callees, methods
+from gbfix.analysis.compile_targets import compiled_by, makes_function
 from gbfix.analysis.compile_text import compile_lines, may_compile
 from gbfix.analysis.decorators import (
     COMPILE,
@@ -22,14 +23,12 @@ from gbfix.analysis.decorators import (
     traces_callees,
 )
 from gbfix.analysis.dynamo_settings import CompilePlace, place_of
-from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.project import ClassInfo, FunctionInfo, Module, words
-from gbfix.analysis.trees import first_line, nodes_on, walk
-from gbfix.analysis.values import Kind, Value
-
-_NEVER_NAMED = frozenset({"forward", "__call__", "__init__"})  # where they are called
+from gbfix.analysis.passed_functions import passed_to_modules
+from gbfix.analysis.project import FunctionInfo, Module
+from gbfix.analysis.search_order import leading_to
+from gbfix.analysis.values import Kind
 
 
 class Edge(NamedTuple):
@@ -61,47 +60,11 @@ def _is_self(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
-def _passed_on(names: Iterable[str], module: Module) -> list[int]:
-    """The lines on which a name stands that something else than a call or an item may follow."""
-    text = module.source.text
-    found: set[int] = set()
-    for name in names:
-        if text.count(name) > 1:  # more than its definition
-            for match in re.finditer(rf"{name}\s*(?:[,)#\\]|$)", text, re.MULTILINE):
-                before = text[match.start() - 1 : match.start()]
-                if not (before == "." or before == "_" or before.isalnum()):
-                    found.add(module.source.position(match.start())[0])
-    return sorted(found)
-
-
 def _managers(analysis: Analysis) -> Iterator[ast.expr]:
     """What the `with` statements of a function enter."""
     for statement in analysis.before:
         if isinstance(statement, ast.With):
             yield from (item.context_expr for item in statement.items)
-
-
-def _is_local(node: ast.Name, module: Module) -> bool:
-    """Whether a function around a name binds it, as far as can be told without an analysis."""
-    if not all(isinstance(bound, str) for bound in module.bindings.get(node.id, (node,))):
-        return True
-    parent = module.parents.get(node)
-    while parent is not None:
-        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            for inner in walk(parent):
-                names = inner.names if isinstance(inner, (ast.Import, ast.ImportFrom)) else ()
-                if (
-                    (isinstance(inner, ast.arg) and inner.arg == node.id)
-                    or (
-                        (isinstance(inner, ast.Name) and inner.id == node.id)
-                        and not isinstance(inner.ctx, ast.Load)
-                    )
-                    or getattr(inner, "name", None) == node.id
-                    or any((a.asname or a.name.split(".")[0]) == node.id for a in names)
-                ):
-                    return True
-        parent = module.parents.get(parent)
-    return False
 
 
 class Regions:
@@ -159,7 +122,8 @@ class Regions:
         self.narrowed = self.mode == "auto" and not self.says_little
         if self.mode == "forward" or (self.mode == "auto" and self.says_little):
             roots += self._forwards()
-            roots += self._passed_to_modules()
+            for module in self.modules:
+                roots += passed_to_modules(module, self.facts.project)
         if not roots and self.mode == "auto":
             return {n: i for n, i in self.functions.items() if not self._disabled(i)}
         return self._closure(roots, wanted)
@@ -190,7 +154,8 @@ class Regions:
         roots = [info for info in own if info.qualified in plan.roots]
         if plan.forwards:
             roots += self._forwards()
-            roots += self._passed_to_modules()
+            for module in self.modules:
+                roots += passed_to_modules(module, self.facts.project)
         for owner, attr in sorted(plan.self_calls):
             roots += self._overrides_of(owner, attr)
         return self._closure(roots)
@@ -218,27 +183,6 @@ class Regions:
                 ):
                     yield info
 
-    def _passed_to_modules(self) -> Iterator[FunctionInfo]:
-        """Functions given to the constructor of a module, which its forward may call."""
-        for module in self.modules:
-            functions = self._named_functions(module)
-            lines = _passed_on(functions, module)
-            for node in nodes_on(module.tree, lines) if lines else ():
-                if not isinstance(node, ast.Call):
-                    continue
-                passed = [*node.args, *(k.value for k in node.keywords)]
-                names = [a for a in passed if isinstance(a, ast.Name) and a.id in functions]
-                if names and self.facts.project.is_module_class(module.qualify(node.func)):
-                    for name in names:
-                        info = self.facts.project.function_info(module.qualify(name))
-                        if info is not None:
-                            yield info
-
-    def _named_functions(self, module: Module) -> list[str]:
-        """The functions of a module that have a name at its top."""
-        names = {i.node.name for i in self._of_module.get(module, ())}
-        return sorted(names & module.bindings.keys())
-
     def _compiled(self) -> Iterator[FunctionInfo]:
         for module in self.modules:
             if not may_compile(module.source.text):
@@ -260,22 +204,10 @@ class Regions:
     def _compile_calls(self, module: Module) -> Iterator[FunctionInfo]:
         for node in compile_lines(module):
             if isinstance(node, ast.Call):
-                for info in self._compiled_by(node, module):
-                    self._names_whole = True
-                    yield info
-
-    def _compiled_by(self, node: ast.Call, module: Module) -> Iterator[FunctionInfo]:
-        """The functions that a call compiles."""
-        if module.qualify(node.func) in COMPILE and node.args:
-            yield from self._compile_target(node.args[0], module)
-        elif (
-            isinstance(node.func, ast.Attribute)
-            and node.func.attr == "compile"
-            and module.qualify(node.func) not in COMPILE
-        ):
-            value = self._value(node.func.value, module)
-            if value is not None and value.kinds == Kind.MODULE:
-                yield from self._callees(value)
+                found = compiled_by(node, module, self.facts)
+                self.unresolved = self.unresolved or found is None
+                self._names_whole = self._names_whole or bool(found)
+                yield from found or ()
 
     def places(self) -> Iterator[CompilePlace]:
         """Every place of the given modules that compiles, with the functions that run under it."""
@@ -292,77 +224,12 @@ class Regions:
             for node in compile_lines(module):
                 if not isinstance(node, ast.Call):
                     continue
-                roots = list(self._compiled_by(node, module))
+                roots = compiled_by(node, module, self.facts)
                 if roots:
                     reaches = frozenset(map(place_of, self._closure(roots).values()))
                     yield CompilePlace(
-                        module, node, None, reaches, self._makes_function(node, module)
+                        module, node, None, reaches, makes_function(node, module, self.facts)
                     )
-
-    def _makes_function(self, node: ast.Call, module: Module) -> bool:
-        """Whether a call of `torch.compile` gives a plain function."""
-        if module.qualify(node.func) not in COMPILE:
-            return False
-        target = node.args[0]
-        if isinstance(target, ast.Lambda):
-            return True
-        value = self._value(target, module)
-        return (
-            value is not None
-            and value.kinds == Kind.REFERENCE
-            and self.facts.project.function_info(value.reference) is not None
-        )
-
-    def _compile_target(self, target: ast.expr, module: Module) -> Iterator[FunctionInfo]:
-        if isinstance(target, ast.Lambda):
-            for call in walk(target):
-                if isinstance(call, ast.Call):
-                    yield from self._callees(self._value(call.func, module))
-            return
-        found = list(self._callees(self._value(target, module)))
-        if not found and isinstance(target, ast.Name):
-            found = [i for i in self.functions.values()
-                     if i.module is module and i.outer and i.node.name == target.id]  # fmt: skip
-        self.unresolved = self.unresolved or not found
-        yield from found
-
-    def _value(self, node: ast.expr, module: Module) -> Value | None:
-        """The value of an expression wherever in a module it stands."""
-        if isinstance(node, ast.Name) and not _is_local(node, module):
-            return Evaluator(self.facts, module).evaluate(node)  # `re` of `re.compile`
-        parent: ast.AST | None = node
-        while parent is not None and parent not in self.functions:
-            parent = module.parents.get(parent)
-        if parent is None:
-            return Evaluator(self.facts, module).evaluate(node)
-        analysis = self.facts.analysis(self.functions[parent])
-        return analysis.values.get(node) if analysis else None
-
-    def _callees(self, value: Value | None) -> Iterator[FunctionInfo]:
-        """Functions that calling a value may run."""
-        if value is None:
-            return
-        if value.item is not None and value.kinds & Kind.MODULE:
-            yield from self._callees(value.item)
-        if value.reference is None:
-            return
-        project = self.facts.project
-        cls = project.class_info(value.reference)
-        if cls is not None:
-            if value.kinds & (Kind.MODULE | Kind.OBJECT):
-                yield from self._methods(cls, ("forward", "__call__"))
-            elif value.kinds & Kind.REFERENCE:
-                yield from self._methods(cls, ("__init__", "__post_init__"))
-            return
-        info = project.function_info(value.reference)
-        if info is not None:
-            yield info
-
-    def _methods(self, cls: ClassInfo, names: Iterable[str]) -> Iterator[FunctionInfo]:
-        for name in names:
-            method = self.facts.project.method(cls, name)
-            if method is not None:
-                yield method
 
     def _closure(
         self, roots: Iterable[FunctionInfo], wanted: frozenset[ast.AST] | None = None
@@ -370,7 +237,7 @@ class Regions:
         seen: dict[ast.AST, FunctionInfo] = {}
         passed: set[ast.AST] = set()
         todo = list(roots)
-        order = self._leading_to(wanted) if wanted is not None else {}
+        order = leading_to(wanted, self.functions) if wanted is not None else {}
         while todo:
             if wanted is not None:
                 if wanted <= seen.keys():
@@ -401,29 +268,6 @@ class Regions:
                 todo += self._called(analysis)
         return seen
 
-    def _leading_to(self, wanted: frozenset[ast.AST]) -> dict[ast.AST, int]:
-        """How promising it is to look into a function: the wanted ones, then who names them."""
-        found = dict.fromkeys(wanted, 2)
-        names = {self.functions[node].node.name for node in wanted} - _NEVER_NAMED
-        if not names:
-            return found
-        texts = {
-            info.node: words(
-                info.module.source.lines_text(
-                    first_line(info.node), info.node.end_lineno or info.node.lineno
-                )
-            )
-            for info in self.functions.values()
-        }
-        size = -1
-        while size != len(found):
-            size = len(found)
-            for node, text in texts.items():
-                if not names.isdisjoint(text):
-                    found.setdefault(node, 1)
-            names = {self.functions[node].node.name for node in found} - _NEVER_NAMED
-        return found
-
     def _called(self, analysis: Analysis) -> Iterator[FunctionInfo]:
         project, values = self.facts.project, analysis.values
         calls: list[ast.Call] = []
@@ -436,13 +280,13 @@ class Regions:
             if kind is ast.Name or kind is ast.Attribute or kind is ast.Subscript:
                 if value.kinds & Kind.REFERENCE:
                     if project.class_info(value.reference) is None:
-                        yield from self._callees(value)
+                        yield from callees(value, project)
                         yield from self._overriding(node, analysis)
         for manager in _managers(analysis):
             made = values.get(manager)
             cls = project.class_info(made.reference) if made is not None else None
             if cls is not None and made is not None and made.kinds & Kind.OBJECT:
-                yield from self._methods(cls, ("__enter__", "__exit__"))
+                yield from methods(cls, ("__enter__", "__exit__"), project)
         for call in calls:
             function = values.get(call.func)
             if function is None or (function.reference is None and function.item is None):
@@ -451,7 +295,7 @@ class Regions:
             if function.kinds & (Kind.MODULE | Kind.OBJECT) or not project.is_module_class(
                 function.reference
             ):
-                for info in self._callees(function):
+                for info in callees(function, project):
                     if function.reference is not None:
                         own = isinstance(call.func, ast.Attribute) and _is_self(call.func.value)
                         known = info.module.function_of.get(info.node, info)
