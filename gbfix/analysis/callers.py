@@ -9,11 +9,13 @@ on other files. What is passed on from a parameter is followed to the callers of
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.agreement import NAMED, agreed, is_static
 from gbfix.analysis.annotations import annotated
+from gbfix.analysis.calls_in_file import calls_in_file
 from gbfix.analysis.modules import FunctionInfo, Module, last_name
 from gbfix.analysis.parameter_values import presumed
 from gbfix.analysis.parameters import (
@@ -29,12 +31,9 @@ from gbfix.analysis.values import (
     MAYBE,
     STATIC,
     UNKNOWN,
-    Kind,
     Value,
     container,
-    join_all,
     mapping,
-    replace,
     tensor,
 )
 
@@ -47,8 +46,6 @@ _OF_TENSORS = frozenset("shape dtype device ndim layout requires_grad is_cuda tr
 _SIZES = frozenset({"size", "dim", "numel", "stride", "ndimension", "nelement", "randrange"})
 _NUMBERS = frozenset("len int float bool min max abs round sum range str sorted tuple list".split())
 _TESTS = frozenset({"isinstance", "hasattr", "issubclass", "callable"})
-_NAMED = Kind.OBJECT | Kind.MODULE | Kind.REFERENCE
-_PLAIN = Kind.STATIC | Kind.NONE | Kind.OBJECT
 
 
 class Callers:
@@ -82,13 +79,13 @@ class Callers:
         Of what a layer is given, only classes, functions and other objects of the file are told.
         """
         given = self.given(info, name)
-        if given is not None and given.only(_NAMED) and given.reference is not None:
+        if given is not None and given.only(NAMED) and given.reference is not None:
             return given
         if info.owner is None or self.facts.project.is_module_class(info.owner.qualified):
             return None
         if given is not None and (given.tensor or given.fields is not None):
             return given
-        for call, caller in self.calls_of(info):
+        for call, caller in calls_in_file(info, self.facts.project):
             passed = argument_for(call, name, info)
             if isinstance(passed, ast.Name) and caller is not None:
                 if is_bare_parameter(passed.id, caller):
@@ -96,7 +93,7 @@ class Callers:
         return None
 
     def _given(self, info: FunctionInfo, name: str) -> Value | None:
-        calls = self.calls_of(info)
+        calls = calls_in_file(info, self.facts.project)
         if not calls or len(calls) > _MAX_CALLERS:
             return None
         values: list[Value] = []
@@ -110,7 +107,7 @@ class Callers:
             if value is None:
                 return None
             values.append(value)
-        found = _agreed(values)
+        found = agreed(values)
         # `check(bool)` is looked at where it is called.
         return (
             None if found is not None and found.tensor and tests_itself(info.node, name) else found
@@ -123,47 +120,6 @@ class Callers:
             and (caller.node, argument.id) in self._active
             and not binding_statements(caller.node, argument.id)
         )
-
-    # Calls
-
-    def calls_of(self, info: FunctionInfo) -> list[tuple[ast.Call, FunctionInfo | None]]:
-        """The calls of a function in its file; none if it is also used without being called."""
-        module, name = info.module, info.node.name
-        if name == "__init__" and info.owner is not None and info.outer is None:
-            made = module.uses(info.owner.node.name).calls
-            return [
-                (call, _around(call, module))
-                for call in made
-                if module.qualify(call.func) == info.owner.qualified
-            ]
-        if name.startswith("__") or info.outer is not None or info.node.name == "forward":
-            return []
-        uses = module.uses(name)
-        if uses.loaded:
-            return []
-        found = [(call, _around(call, module)) for call in uses.calls]
-        return [(c, caller) for c, caller in found if self._reaches(c, caller, info)]
-
-    def _reaches(self, call: ast.Call, caller: FunctionInfo | None, info: FunctionInfo) -> bool:
-        if isinstance(call.func, ast.Name):
-            return info.owner is None
-        if info.owner is None:
-            return False
-        qualified = info.module.qualify(call.func)
-        if qualified is not None and not qualified.startswith(f"{info.module.name}."):
-            return False  # a namesake: `nn.functional.pad`
-        receiver = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if not (isinstance(receiver, ast.Name) and receiver.id == "self"):
-            return True
-        if caller is None or caller.owner is None:
-            return True
-        project = self.facts.project
-        related = [*project.mro(caller.owner)]
-        if any(cls.node is info.owner.node for cls in related):
-            return True
-        return any(cls.node is caller.owner.node for cls in project.mro(info.owner))
-
-    # Arguments
 
     def _value(self, node: ast.expr, caller: FunctionInfo) -> Value | None:
         """A static value or a tensor, as far as syntax tells; None for anything else."""
@@ -198,9 +154,9 @@ class Callers:
             test = node.test.func if isinstance(node.test, ast.Call) else None
             if test is not None and self.facts.asks_compiling(caller.module.qualify(test)):
                 return self._value(node.body, caller)  # what is traced gets the first
-            return _agreed([self._value(node.body, caller), self._value(node.orelse, caller)])
+            return agreed([self._value(node.body, caller), self._value(node.orelse, caller)])
         if isinstance(node, (ast.Tuple, ast.List)):
-            items = _agreed([self._value(e, caller) for e in node.elts])
+            items = agreed([self._value(e, caller) for e in node.elts])
             return container(items) if items is not None and not items.tensor else None
         return None
 
@@ -238,7 +194,7 @@ class Callers:
             self._active.discard(key)
         if is_parameter:
             found.append(self._parameter(name, caller))
-        return _agreed(found)
+        return agreed(found)
 
     def _global(self, name: str, module: Module) -> Value | None:
         bound = module.bindings.get(name, ())
@@ -251,7 +207,7 @@ class Callers:
         argument, default = declared(caller.node)[name]
         promised = annotated(argument.annotation, caller.module, self.facts.project)
         if promised is not None:
-            return promised if promised.tensor or _is_static(promised) else None
+            return promised if promised.tensor or is_static(promised) else None
         if default is not None:
             number = isinstance(default, ast.Constant) and default.value is not None
             return STATIC if number else None
@@ -269,7 +225,7 @@ class Callers:
         self, node: ast.stmt | ast.comprehension, name: str, caller: FunctionInfo
     ) -> Value | None:
         if isinstance(node, ast.Assign):
-            return _agreed([self._unpacked(t, node.value, name, caller) for t in node.targets])
+            return agreed([self._unpacked(t, node.value, name, caller) for t in node.targets])
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             return self._value(node.value, caller)
         if isinstance(node, ast.AugAssign):
@@ -339,7 +295,7 @@ class Callers:
             return tensor()
         self._active.add(key)
         try:
-            return _agreed(
+            return agreed(
                 self._value(write.value, write.method)
                 if write.value is not None and write.method is not None
                 else None
@@ -365,7 +321,7 @@ class Callers:
             return None
         self._active.add(key)
         try:
-            return _agreed(
+            return agreed(
                 self._value(n.value, callee) if n.value is not None else None for n in returned
             )
         finally:
@@ -412,52 +368,4 @@ def _field(base: Value, key: ast.expr) -> Value | None:
     if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
         return None
     held = dict(base.fields or ()).get(key.value)
-    return held if held is not None and (held.tensor or _is_static(held)) else None
-
-
-def _is_static(value: Value) -> bool:
-    """Whether a value, and what it holds, is no tensor."""
-    if not value.only(_PLAIN):
-        return False
-    if value.kinds & Kind.OBJECT:
-        return value.item is not None and _is_static(value.item)
-    return bool(value.kinds & Kind.STATIC)
-
-
-def _agreed(values: Sequence[Value | None] | Iterator[Value | None]) -> Value | None:
-    """The one kind that all values are of: static, or tensor."""
-    known = list(values)
-    if not known or any(v is None for v in known):
-        return None
-    dicts = [v for v in known if v is not None and v.fields is not None]
-    if dicts:
-        same = len(dicts) == len(known)
-        return join_all(replace(v, unbound=False) for v in dicts) if same else None
-    if all(v is not None and v.tensor for v in known):
-        return tensor()
-    if len({v.reference for v in known if v is not None}) == 1 and known[0] is not None:
-        if known[0].only(_NAMED) and known[0].reference is not None:
-            return known[0]
-    if any(v is None or not _is_static(v) for v in known):
-        return None
-    return known[0] if len(known) == 1 else _joined([v for v in known if v is not None])
-
-
-def _joined(values: Sequence[Value]) -> Value:
-    held = [v for v in values if v.kinds & Kind.OBJECT]
-    if len(held) == len(values):
-        items = [v.item for v in held if v.item is not None]
-        return container(_joined(items))
-    return STATIC
-
-
-def _around(node: ast.AST, module: Module) -> FunctionInfo | None:
-    """The function that a node stands in."""
-    current = module.parents.get(node)
-    while current is not None:
-        if isinstance(current, ast.Lambda):
-            return None
-        if isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return module.function_of.get(current)
-        current = module.parents.get(current)
-    return None
+    return held if held is not None and (held.tensor or is_static(held)) else None

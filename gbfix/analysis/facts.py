@@ -162,13 +162,6 @@ class Facts:
             return value
         return self.observed.parameter(info, name) or value
 
-    def calls_in_file(self, info: FunctionInfo) -> Sequence[tuple[ast.Call, FunctionInfo | None]]:
-        """The calls of a function in its file with the functions around them.
-
-        None are told of one that is also used without being called, or is called under other names.
-        """
-        return self.callers.calls_of(info)
-
     def fed_to_layers(self, info: FunctionInfo) -> frozenset[str]:
         """Parameters that are passed to layers; none while that is being found out."""
         if info.node in self._feeding:

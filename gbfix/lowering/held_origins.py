@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from gbfix.analysis.calls_in_file import calls_in_file
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.parameters import argument_for
@@ -100,7 +101,7 @@ class _Origins:
             return
         if not is_parameter(name, info):
             raise _unknown()
-        calls = self.facts.calls_in_file(info)
+        calls = calls_in_file(info, self.facts.project)
         if not calls:
             raise _unknown()
         self.kept = True

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gbfix.analysis.annotations import annotated
+from gbfix.analysis.calls_in_file import calls_in_file
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
@@ -146,7 +147,7 @@ class _Followed:
 
     def _returned(self, info: FunctionInfo, path: Path) -> None:
         name = info.node.name
-        calls = self.facts.calls_in_file(info)
+        calls = calls_in_file(info, self.facts.project)
         for module in self.facts.project.given:
             if module is not info.module and name in module.source.text:
                 raise Refused("needed-as-tensor", f"`{name}` is named in other files")
