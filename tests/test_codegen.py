@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gbfix.analysis.modules import parse_module
+from gbfix.analysis.module_files import parse_module
 from gbfix.analysis.trees import walk
 from gbfix.codegen.blocks import Changes, copied_by_tree, copy_statements
 from gbfix.codegen.expressions import by_tree

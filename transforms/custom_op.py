@@ -89,7 +89,8 @@ from itertools import islice
 
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.facts import Facts
-from gbfix.analysis.project import Project, parse_module
+from gbfix.analysis.module_files import parse_module
+from gbfix.analysis.project import Project
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import disabled_function

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterable, Sequence
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.bindings import stored_names
 from gbfix.analysis.counted import counted
 from gbfix.analysis.dynamic import selected_by, treated_beside
 from gbfix.analysis.effect_set import (
@@ -25,7 +26,7 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.logs import is_log_call
-from gbfix.analysis.project import BUILTINS, FunctionInfo, stored_names
+from gbfix.analysis.project import BUILTINS, FunctionInfo
 from gbfix.analysis.reads import needs_integer
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
+from gbfix.analysis.bindings import import_bindings
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.decorators import leaves_to_operator
 from gbfix.analysis.equality import same_shapes, tensor_test
@@ -19,7 +20,7 @@ from gbfix.analysis.guarded_names import guarded_name
 from gbfix.analysis.modes import OTHER_TRACING, Mode, asked_beside
 from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.observed import proven
-from gbfix.analysis.project import FunctionInfo, import_bindings
+from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.record import Analysis, Condition, Place, merge
 from gbfix.analysis.trees import children, is_generator, walk
 from gbfix.analysis.usage import tensor_locals

@@ -10,11 +10,12 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 from gbfix.analysis import module_text
-from gbfix.analysis.trees import SIMPLE, Parents, blocks, first_line, nodes_on, walk
+from gbfix.analysis.bindings import top_bindings, top_level
+from gbfix.analysis.trees import SIMPLE, Parents, blocks, first_line, nodes_on
 from gbfix.source.text import SourceFile
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -157,27 +158,7 @@ class Module:
     @cached_property
     def bindings(self) -> dict[str, list[ast.AST | str]]:
         """Each top-level name with what binds it: a definition, an assigned node, or an import."""
-        found: dict[str, list[ast.AST | str]] = {}
-        for node in _top_level(self.tree.body):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                found.setdefault(node.name, []).append(node)
-            elif isinstance(node, (ast.Import, ast.ImportFrom)):
-                for name, target in import_bindings(node, self).items():
-                    found.setdefault(name, []).append(target)
-            elif isinstance(node, ast.Assign):
-                for target_node in node.targets:
-                    for name in stored_names(target_node):
-                        simple = isinstance(target_node, ast.Name)
-                        found.setdefault(name, []).append(node.value if simple else node)
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                found.setdefault(node.target.id, []).append(node.value or node)
-            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                found.setdefault(node.target.id, []).append(node)
-            elif isinstance(node, (ast.For, ast.With)):
-                for inner in walk(node):
-                    if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                        found.setdefault(inner.id, []).append(node)
-        return found
+        return top_bindings(self)
 
     @cached_property
     def wrapped(self) -> dict[str, ast.Call]:
@@ -185,7 +166,7 @@ class Module:
         if "disable" not in self.source.text:
             return {}
         found: dict[str, ast.Call] = {}
-        for node in _top_level(self.tree.body):
+        for node in top_level(self.tree.body):
             if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
                 continue
             given = ast.unparse(node.value.args[0]) if node.value.args else ""
@@ -325,89 +306,3 @@ class Module:
                         yield from defined(block, prefix, owner, outer)
 
         return defined(self.tree.body, self.name, None, None)
-
-
-def _top_level(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that bind module-level names, also under `if` and `try`."""
-    for node in body:
-        yield node
-        if isinstance(node, (ast.If, ast.Try)):
-            blocks = [node.body, node.orelse]
-            if isinstance(node, ast.Try):
-                blocks += [node.finalbody, *(h.body for h in node.handlers)]
-            for block in blocks:
-                yield from _top_level(block)
-
-
-def stored_names(target: ast.AST) -> Iterator[str]:
-    """The names that an assignment target binds."""
-    if isinstance(target, ast.Name):
-        yield target.id
-    elif isinstance(target, (ast.Tuple, ast.List)):
-        for element in target.elts:
-            yield from stored_names(element)
-    elif isinstance(target, ast.Starred):
-        yield from stored_names(target.value)
-
-
-def import_bindings(node: ast.Import | ast.ImportFrom, module: Module) -> dict[str, str]:
-    """Local name to qualified name for an import statement."""
-    if isinstance(node, ast.Import):
-        return {
-            alias.asname or alias.name.split(".")[0]: module.known_as(
-                alias.name if alias.asname else alias.name.split(".")[0]
-            )
-            for alias in node.names
-        }
-    parts: list[str] = []
-    if node.level:
-        parts = module.name.split(".")
-        keep = len(parts) - node.level + (1 if module.is_package else 0)
-        parts = parts[: max(keep, 0)]
-    base = ".".join([*parts, *([node.module] if node.module else [])])
-    if not parts:
-        base = module.known_as(base)
-    return {
-        alias.asname or alias.name: f"{base}.{alias.name}" if base else module.known_as(alias.name)
-        for alias in node.names
-        if alias.name != "*"
-    }
-
-
-def package_root(path: Path) -> Path:
-    """The folder from which the module of this file is imported."""
-    return _package_root(path.absolute().parent)
-
-
-@lru_cache(maxsize=4096)
-def _package_root(folder: Path) -> Path:
-    while (folder / "__init__.py").exists() and folder.parent != folder:
-        folder = folder.parent
-    return folder
-
-
-def module_name(path: Path, root: Path) -> str:
-    """Dotted module name of a file below a root."""
-    parts = list(path.absolute().relative_to(root).with_suffix("").parts)
-    if parts[-1] == "__init__":
-        parts.pop()
-    return ".".join(parts) or path.stem
-
-
-def parse_module(source: SourceFile) -> Module:
-    """Parse a file.
-
-    Raises:
-        SyntaxError, ValueError: if the text is not Python.
-        RecursionError, MemoryError: if it is nested too deeply.
-    """
-    module = unparsed_module(source)
-    module.parse()
-    return module
-
-
-def unparsed_module(source: SourceFile) -> Module:
-    """A module that is parsed when somebody asks for its tree."""
-    root = package_root(source.path)
-    is_package = source.path.name == "__init__.py"
-    return Module(module_name(source.path, root), source, None, root, is_package)

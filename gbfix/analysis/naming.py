@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gbfix.analysis.modules import Module, package_root, unparsed_module
+from gbfix.analysis.module_files import package_root, unparsed_module
+from gbfix.analysis.modules import Module
 from gbfix.source.text import SourceFile
 
 

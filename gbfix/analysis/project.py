@@ -21,9 +21,6 @@ from gbfix.analysis.modules import (
     Function,
     FunctionInfo,
     Module,
-    import_bindings,
-    parse_module,
-    stored_names,
 )
 from gbfix.analysis.read_files import ReadFiles
 from gbfix.source.text import SourceError
@@ -35,9 +32,6 @@ __all__ = [
     "FunctionInfo",
     "Module",
     "Project",
-    "import_bindings",
-    "parse_module",
-    "stored_names",
     "words",
 ]
 

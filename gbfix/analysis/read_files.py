@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gbfix.analysis.modules import Module, parse_module
+from gbfix.analysis.module_files import parse_module
+from gbfix.analysis.modules import Module
 from gbfix.source.text import SourceFile
 
 _HELD = 4_000_000  # characters of source whose trees are held
