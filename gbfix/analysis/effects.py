@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from gbfix.analysis import torch_table
 from gbfix.analysis.bindings import stored_names
+from gbfix.analysis.changed_arguments import changed_by
 from gbfix.analysis.counted import counted
 from gbfix.analysis.dynamic import selected_by, treated_beside
 from gbfix.analysis.effect_set import (
@@ -26,7 +27,7 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.logs import is_log_call
-from gbfix.analysis.project import BUILTINS, FunctionInfo
+from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.reads import needs_integer
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
@@ -332,16 +333,8 @@ class _Collector(ast.NodeVisitor):
         found.unknown.extend(f"{info.node.name}: {text}" for text in inner.unknown)
         if inner.attributes:
             found.unknown.append(f"{info.node.name} (sets {', '.join(inner.attributes)})")
-        outside: list[ast.expr] = []
-        targets = [t for target, _ in inner.mutated for t in _looped_over(target, info)]
-        for target in targets:
-            if _local(target, info):
-                continue
-            argument = _argument_for(target, info, node)
-            if argument is not None:
-                found.mutated.append((argument, node))
-            else:
-                outside.append(target)
+        arguments, outside = changed_by(node, info, [target for target, _ in inner.mutated])
+        found.mutated.extend((argument, node) for argument in arguments)
         if outside:
             found.unknown.append(
                 f"{info.node.name} (changes {', '.join(ast.unparse(t) for t in outside)})"
@@ -353,52 +346,6 @@ class _Collector(ast.NodeVisitor):
         if any(isinstance(c, ast.Raise) for c in inner.control):
             found.partial.append(node)
         found.conditions.extend(inner.conditions)
-
-
-def _argument_for(target: ast.expr, info: FunctionInfo, node: ast.Call) -> ast.expr | None:
-    """The argument that a call passes for the parameter which the function changes."""
-    while isinstance(target, (ast.Subscript, ast.Attribute)):
-        target = target.value
-    if not isinstance(target, ast.Name):
-        return None
-    for keyword in node.keywords:
-        if keyword.arg == target.id:
-            return keyword.value
-    names = [a.arg for a in [*info.node.args.posonlyargs, *info.node.args.args]]
-    if target.id not in names:
-        return None
-    at = names.index(target.id) - (1 if info.owner is not None else 0)
-    if at < 0 or any(isinstance(a, ast.Starred) for a in node.args):
-        return None
-    return node.args[at] if at < len(node.args) else None
-
-
-def _looped_over(target: ast.expr, info: FunctionInfo) -> list[ast.expr]:
-    """What is changed in place; for the variable of a loop, what the loop runs over."""
-    base = target
-    while isinstance(base, (ast.Subscript, ast.Attribute)):
-        base = base.value
-    if not isinstance(base, ast.Name):
-        return [target]
-    for loop in walk(info.node):
-        if isinstance(loop, ast.For) and base.id in stored_names(loop.target):
-            names = [n for n in walk(loop.iter) if isinstance(n, ast.Name)]
-            inside = [n for n in names if n.id not in BUILTINS and n.id != base.id]
-            return [*inside] or [target]
-    return [target]
-
-
-def _local(target: ast.expr, info: FunctionInfo) -> bool:
-    """Whether what is changed in place is a value that the function itself made."""
-    while isinstance(target, (ast.Subscript, ast.Attribute)):
-        target = target.value
-    if not isinstance(target, ast.Name):
-        return isinstance(target, ast.Call)
-    parameters = {a.arg for a in walk(info.node.args) if isinstance(a, ast.arg)}
-    bound = {
-        n.id for n in walk(info.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    return target.id not in parameters and target.id in bound
 
 
 def function_effects(info: FunctionInfo, facts: Facts) -> Effects | None:

@@ -12,12 +12,12 @@ from typing import ClassVar
 
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.facts import Facts
+from gbfix.analysis.operators import binary, compared, unary
 from gbfix.analysis.project import BUILTINS, Module
 from gbfix.analysis.trees import children
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
-    SCALAR,
     STATIC,
     UNKNOWN,
     Kind,
@@ -64,19 +64,6 @@ def _with_item(base: Value, key: ast.expr, value: Value) -> Value:
         return mapping([*base.fields, (key.value, value)])
     held = value if base.item is None else join(base.item, value)
     return replace(base, item=held, fields=None)
-
-
-def _asks_tensor(node: ast.Compare) -> bool:
-    """`0.0 in x` and `0 in mask`: no list or dict is asked for a float, nor called a mask."""
-    number, asked = node.left, node.comparators[-1]
-    if not isinstance(number, ast.Constant) or type(number.value) not in (int, float):
-        return False
-    name = asked.id if isinstance(asked, ast.Name) else getattr(asked, "attr", "")
-    return isinstance(number.value, float) or name.endswith("mask")
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 class Expressions:
@@ -308,91 +295,14 @@ class Expressions:
     # Operators
 
     def _unaryop(self, node: ast.UnaryOp) -> Value:
-        value = self.evaluate(node.operand)
-        if isinstance(node.op, ast.Not):
-            return (
-                SCALAR
-                if value.kinds & (Kind.TENSOR | Kind.SCALAR)
-                else (MAYBE if value.kinds & Kind.MAYBE else STATIC)
-            )
-        if value.tensor:
-            return replace(tensor(like=value), unshared=True)
-        return value
+        return unary(node.op, self.evaluate(node.operand))
 
     def _binop(self, node: ast.BinOp) -> Value:
         left, right = self.evaluate(node.left), self.evaluate(node.right)
-        return self.binary(node.op, left, right)
-
-    def binary(self, operator: ast.operator, left: Value, right: Value) -> Value:
-        """The value of `left operator right`."""
-        if not (left.tensor or right.tensor):
-            kinds = left.kinds | right.kinds
-            if kinds & Kind.TENSOR:
-                return Value(kinds & (Kind.TENSOR | Kind.MAYBE | Kind.SCALAR | Kind.STATIC))
-            for kind, value in (
-                (Kind.MAYBE, MAYBE),
-                (Kind.SCALAR, SCALAR),
-                (Kind.UNKNOWN, UNKNOWN),
-            ):
-                if kinds & kind:
-                    return value
-            if isinstance(operator, ast.Add) and left.kinds & right.kinds & Kind.OBJECT:
-                return container(join(item_of(left), item_of(right)))
-            return STATIC
-        result = tensor(unshared=True)
-        tensors = [v for v in (left, right) if v.tensor]
-        others = [v for v in (left, right) if not v.tensor]
-        if isinstance(operator, ast.MatMult):
-            return replace(result, floating=left.floating)
-        numbers = all(v.only(Kind.STATIC | Kind.SCALAR) for v in others)
-        first = tensors[0]
-        if (len(tensors) == 1 and numbers) or all(v.shape == first.shape for v in tensors):
-            result = replace(result, shape=first.shape, zero_dim=first.zero_dim)
-        elif all(v.zero_dim for v in tensors):
-            result = replace(result, zero_dim=True)
-        logical = isinstance(operator, (ast.BitAnd, ast.BitOr, ast.BitXor))
-        if logical and all(v.boolean for v in tensors) and not others:
-            return replace(result, boolean=True)
-        floating = any(v.floating for v in tensors)
-        result = replace(
-            result,
-            floating=floating or isinstance(operator, ast.Div),
-            turned=any(v.turned for v in tensors),
-        )
-        if (floating and len(tensors) == 1 and numbers) or (
-            all(v.dtype == first.dtype for v in tensors) and floating and not others
-        ):
-            result = replace(result, dtype=first.dtype)
-        return result
+        return binary(node.op, left, right)
 
     def _compare(self, node: ast.Compare) -> Value:
-        values = [self.evaluate(node.left), *(self.evaluate(c) for c in node.comparators)]
-        if all(isinstance(o, (ast.Is, ast.IsNot)) for o in node.ops):
-            return STATIC
-        if any(isinstance(o, (ast.In, ast.NotIn)) for o in node.ops):
-            if values[-1].may_be_tensor and not _is_text(node.left):
-                return SCALAR
-            unknown = values[-1].only(Kind.UNKNOWN | Kind.MAYBE | Kind.NONE)
-            return MAYBE if unknown and _asks_tensor(node) else STATIC
-        kinds = 0
-        for value in values:
-            kinds |= value.kinds
-        if any(_is_text(n) for n in (node.left, *node.comparators)):
-            return STATIC  # no tensor is compared with a string
-        if any(v.tensor for v in values):
-            tensors = [v for v in values if v.tensor]
-            same = all(v.shape == tensors[0].shape for v in tensors) and all(
-                v.tensor or v.only(Kind.STATIC | Kind.SCALAR) for v in values
-            )
-            made = tensor(boolean=True, unshared=True, zero_dim=all(v.zero_dim for v in tensors))
-            return replace(made, shape=tensors[0].shape) if same else made
-        if kinds & Kind.TENSOR:
-            return Value(Kind.TENSOR | Kind.STATIC, boolean=True)
-        if kinds & Kind.SCALAR:
-            return SCALAR
-        if kinds & Kind.MAYBE:
-            return MAYBE
-        return UNKNOWN if kinds & Kind.UNKNOWN else STATIC
+        return compared(node, [self.evaluate(n) for n in (node.left, *node.comparators)])
 
     def _boolop(self, node: ast.BoolOp) -> Value:
         self.condition(node, node)

@@ -20,6 +20,7 @@ from gbfix.analysis.guarded_names import guarded_name
 from gbfix.analysis.modes import OTHER_TRACING, Mode, asked_beside
 from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.observed import proven
+from gbfix.analysis.operators import binary
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.record import Analysis, Condition, Place, merge
 from gbfix.analysis.trees import children, is_generator, walk
@@ -301,7 +302,7 @@ class _Flow(Evaluator):
             return self.environment
         old = self.evaluate(_as_load(node.target))
         self.values[node.target] = old
-        value = self.binary(node.op, old, self.evaluate(node.value))
+        value = binary(node.op, old, self.evaluate(node.value))
         if old.tensor and not isinstance(node.op, ast.MatMult):  # changed in place
             value = replace(
                 value,

@@ -16,6 +16,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import reads
+from gbfix.analysis.operators import binary
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Value
 from gbfix.lowering.arm_values import given_tensor, held_before
@@ -198,9 +199,9 @@ def result_value(result: Result, branch: Branch, analysis: Analysis) -> Value:
             "undefined-after-if",
             f"`{result.incoming}` has no value yet where an arm leaves it alone",
         )
-    if result.operator and result.node is not None and analysis.evaluator is not None:
+    if result.operator and result.node is not None:
         operator = next(k for k, v in _OPERATORS.items() if v == result.operator)
-        return analysis.evaluator.binary(operator(), value, analysis.values[result.node])
+        return binary(operator(), value, analysis.values[result.node])
     return value
 
 
