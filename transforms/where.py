@@ -53,6 +53,7 @@ from gbfix.lowering.expression import ZERO_GRADIENTS, Check, conditional_express
 from gbfix.lowering.forms import Writer
 from gbfix.lowering.hazards import stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
+from gbfix.lowering.layouts import elementwise_extreme
 from gbfix.lowering.placement import beside, replacing, width_for
 from gbfix.lowering.results import Result, Straight, check_results, straighten
 from gbfix.lowering.shared_statement import shared_statement
@@ -199,6 +200,8 @@ def _check_call(node: ast.Call, analysis: Analysis) -> None:
         return
     last = name.rsplit(".", 1)[-1]
     known = torch_table.function(name) or torch_table.method(last)
+    if elementwise_extreme(node, analysis):
+        return
     if known is None or last not in _CHEAP:
         raise Refused("costly-arm", f"`{ast.unparse(node.func)}` is not a cheap, bounded operation")
 

@@ -89,7 +89,8 @@ def operation_result(
     if word == "tensor":
         return _tensor_result(operation, arguments, keywords)
     if word.startswith("tensors:"):
-        count = int(word.split(":")[1])
+        _, length, *names = word.split(":")
+        count = int(length)
         items = [tensor(unshared=not operation.alias) for _ in range(count)]
         if operation.last_name == "sort" and arguments and arguments[0].tensor:
             items = [replace(item, shape=arguments[0].shape) for item in items]
@@ -97,7 +98,8 @@ def operation_result(
             items[1] = replace(items[1], integer=True)
             if arguments and arguments[0].floating:
                 items[0] = replace(items[0], floating=True)
-        return sequence(items)
+        fields = tuple(zip(names[0].split(","), items, strict=True)) if names else None
+        return replace(sequence(items), fields=fields)
     if word == "tensor_list":
         return container(tensor())
     if word == "number":

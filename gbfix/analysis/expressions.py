@@ -171,6 +171,8 @@ class Expressions:
                     return replace(found, shape=fresh_number(), dtype=fresh_number())
                 return found
             return self._library_attribute(base.reference, attr)
+        if base.fields is not None and base.elements is not None:
+            return dict(base.fields).get(attr, UNKNOWN)
         if base.only(Kind.STATIC):
             return STATIC
         if base.kinds & Kind.MAYBE and attr in _STATIC_ATTRIBUTES:

@@ -121,8 +121,8 @@ class Operation:
     """A function, a method or a property of torch.
 
     A method's parameters and positional arguments leave out `self`. What a call returns is one of
-    `tensor`, `tensors:N`, `tensor_list`, `number` (a Python value read from data), `static`
-    (metadata), `none` and `other`.
+    `tensor`, `tensors:N` or `tensors:N:values,indices`, `tensor_list`, `number` (a Python value read
+    from data), `static` (metadata), `none` and `other`.
     """
 
     name: str

@@ -276,6 +276,8 @@ def _from_call(
         elif isinstance(base, ast.Name) and base.id in names and node.func.attr == "size":
             if len(node.args) <= 1:
                 found.add(base.id)
+        if not strict and _proves(node.func.attr, arrays=arrays):
+            found |= _given_to_method(node.func, node.args, module) & names
     qualified = module.qualify(node.func)
     operation = torch_table.function(qualified) if qualified else None
     if operation is not None:
@@ -298,6 +300,24 @@ def _from_call(
             if isinstance(keyword.value, ast.Name) and keyword.arg in operation.tensor_params:
                 found |= {keyword.value.id} & names
     return found
+
+
+def _given_to_method(method: ast.Attribute, given: Sequence[ast.expr], module: Module) -> set[str]:
+    """Names that a method of tensors alone is given where it takes nothing but a tensor.
+
+    What `self` or a module is asked for may be a function of the same name.
+    """
+    operation = torch_table.method(method.attr)
+    receiver = method.value
+    if operation is None or isinstance(receiver, ast.Attribute):
+        return set()
+    if isinstance(receiver, ast.Name) and (
+        receiver.id in {"self", "cls"} or module.qualify(receiver) is not None
+    ):
+        return set()
+    taken = zip(operation.params, given, strict=False)
+    only = operation.only_tensor_params
+    return {a.id for name, a in taken if name in only and isinstance(a, ast.Name)}
 
 
 def _takes_no_number(params: Sequence[str]) -> bool:

@@ -53,7 +53,8 @@ class Value:
         reference: qualified name of a function, class or namespace, or of an instance's class.
         elements: the items of a tuple or list of known length.
         item: what iterating over the value gives.
-        fields: what a dict holds, by keys that are strings, where all its keys are known.
+        fields: what a dict holds, by keys that are strings, where all its keys are known; what a
+            named tuple holds, whose `elements` are known too.
         unbound: the name may have no value on some path.
         literal: `true`, `false` or `none` for that constant, written where it is given by name.
     """

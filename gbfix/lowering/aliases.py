@@ -35,7 +35,9 @@ def shared_root(node: ast.expr, analysis: Analysis, own: frozenset[str]) -> str 
     if value is not None and value.unshared and not isinstance(node, ast.Attribute):
         return None
     if isinstance(node, ast.Attribute):
-        if node.attr in {"T", "mT", "H", "mH", "real", "imag", "data"}:
+        holder = analysis.values.get(node.value)
+        named = holder is not None and holder.elements is not None  # `torch.sort(x).values`
+        if named or node.attr in {"T", "mT", "H", "mH", "real", "imag", "data"}:
             return shared_root(node.value, analysis, own)
         return dotted(node) or ""
     if isinstance(node, ast.Subscript):

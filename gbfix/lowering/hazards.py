@@ -188,6 +188,11 @@ def attribute_operands(branch: Branch, analysis: Analysis, facts: Facts) -> tupl
         ):
             found.setdefault(output.name)
     for arm in branch.arms:
+        made = {
+            n.id
+            for n in _walk(arm.statements)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
         for node in _walk(arm.statements):
             if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue
@@ -196,7 +201,9 @@ def attribute_operands(branch: Branch, analysis: Analysis, facts: Facts) -> tupl
             if name is None or value is None or not value.tensor or name.count(".") != 1:
                 continue
             base = analysis.values.get(node.value)
-            if base is None or base.kinds & Kind.TENSOR:
+            if base is None or base.kinds & Kind.TENSOR or base.elements is not None:
+                continue
+            if name.partition(".")[0] in made:  # nothing outside of the arm knows the object
                 continue
             cls = facts.project.class_info(base.reference)
             if cls is None or stateful(cls, facts):

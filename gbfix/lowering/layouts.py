@@ -68,12 +68,27 @@ def check_types(values: Sequence[tuple[Value, Value]]) -> None:
         )
 
 
+def elementwise_extreme(call: ast.Call, analysis: Analysis) -> bool:
+    """Whether a call is `torch.max(a, b)` or `a.min(b)` of two tensors, which reduces nothing."""
+    function = call.func
+    if not isinstance(function, ast.Attribute) or function.attr not in {"max", "min"}:
+        return False
+    given = [*call.args, *(k.value for k in call.keywords)]
+    receiver = analysis.values.get(function.value)
+    if receiver is not None and receiver.may_be_tensor:
+        given.append(function.value)
+    values = [analysis.values.get(operand) for operand in given]
+    return len(values) == 2 and all(v is not None and v.tensor for v in values)
+
+
 def _outer(node: ast.expr | None, analysis: Analysis, names: frozenset[str]) -> str:
     """The outermost call of an expression, if it is one of the named, with its arguments."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         function = analysis.values.get(node.func)
         if function is not None and function.kinds & Kind.MODULE:
             return ""  # `self.norm(x)` is a layer
+        if names is _REDUCTIONS and elementwise_extreme(node, analysis):
+            return ""
         if node.func.attr in names and (node.args or node.keywords or names is _CASTS):
             parts = [ast.unparse(a) for a in node.args] if names is _CASTS else []
             return " ".join([node.func.attr, *parts])

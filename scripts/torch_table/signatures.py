@@ -1,7 +1,7 @@
 """Read signatures out of torch's stubs, annotated sources and operator schemas."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,11 +132,17 @@ def returned(text: str) -> str:
         return "tensor_list"
     if text.startswith("torch.return_types."):
         named: Any = getattr(torch.return_types, text.rpartition(".")[2])
-        annotated = {"histogramdd": 0}.get(named.__name__, named.n_fields)
-        return f"tensors:{annotated}" if annotated else "other"
+        return "other" if named.__name__ == "histogramdd" else _several(named.__match_args__)
     if text.startswith("tuple[") and set(text[6:-1].split(", ")) == {"Tensor"}:
         return f"tensors:{text.count('Tensor')}"
     return "other"
+
+
+def _several(names: Sequence[str | None]) -> str:
+    """The table's word for a tuple of tensors, with the names by which they are read, if any."""
+    named = [name for name in names if name]
+    fields = ":" + ",".join(named) if len(named) == len(names) else ""
+    return f"tensors:{len(names)}{fields}"
 
 
 def from_function(node: ast.FunctionDef, *, method: bool = False) -> Signature:
@@ -180,7 +186,7 @@ def from_schema(schema: Any) -> Signature:
     if kinds == ["List[Tensor]"]:
         returns = "tensor_list"
     elif set(kinds) == {"Tensor"}:
-        returns = "tensor" if len(kinds) == 1 else f"tensors:{len(kinds)}"
+        returns = "tensor" if len(kinds) == 1 else _several([r.name for r in schema.returns])
     else:
         returns = "other"
     return Signature(returns, tuple(params))

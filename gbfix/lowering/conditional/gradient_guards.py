@@ -48,7 +48,7 @@ def gradient_guard(
             flow = gradient_flow(node, context.analysis, context.facts)
             if flow is not Flow.NO and not only_lists:
                 asked[f"{ast.unparse(node)}.requires_grad"] = None
-        elif value.only(Kind.OBJECT) and value.fields is None:
+        elif value.only(Kind.OBJECT) and (value.fields is None or value.elements is not None):
             lists[ast.unparse(node)] = _holds_tensors(value)
         else:
             whole = False
