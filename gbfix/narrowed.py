@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gbfix.analysis.call_index import calls
 from gbfix.analysis.facts import Facts
-from gbfix.analysis.project import FunctionInfo, Module, words
+from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.regions import Regions
+from gbfix.analysis.word_index import words
 
 _IMPORT = re.compile(
     r"(?:^|[:;])[ \t]*(?:from\s+([.\w]+)\s+)?import\b\s*(\([^)]*\)|[^\n]*)", re.MULTILINE

@@ -8,12 +8,10 @@ and names, not kinds.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from unicodedata import normalize
 
 from gbfix.analysis.modules import (
     BUILTINS,
@@ -23,6 +21,7 @@ from gbfix.analysis.modules import (
     Module,
 )
 from gbfix.analysis.read_files import ReadFiles
+from gbfix.analysis.word_index import WordIndex
 from gbfix.source.text import SourceError
 
 __all__ = [
@@ -32,14 +31,9 @@ __all__ = [
     "FunctionInfo",
     "Module",
     "Project",
-    "words",
 ]
 
 _MAX_HOPS = 12
-_WORD = re.compile(r"\w+")
-_BETWEEN_WORDS = str.maketrans(
-    {c: " " for c in map(chr, range(128)) if not (c == "_" or c.isalnum())}
-)
 
 
 @dataclass
@@ -74,7 +68,6 @@ class Project:
         self._given: list[Module] = []
         self.consulted: set[Path] = set()
         self.absent: set[Path] = set()
-        self.consulted_all = False
         self.clock = 0
         self.roots: dict[Path, Mapping[str, str]] = {}
         self.aliases: set[str] = set()  # type aliases that are being resolved
@@ -91,11 +84,11 @@ class Project:
         for module in modules:
             self._add(module)
             self._given.append(module)
+        self._words = WordIndex(self._given)
 
     @property
     def given(self) -> list[Module]:
-        """The modules of the run. Who reads this may come to depend on each of them."""
-        self.consulted_all = True
+        """The modules of the run."""
         return self._given
 
     def related(self, name: str) -> frozenset[str]:
@@ -123,15 +116,7 @@ class Project:
 
     def naming(self, name: str) -> Sequence[Module]:
         """The modules of the run in whose text a name stands."""
-        return self._words.get(name, ())
-
-    @cached_property
-    def _words(self) -> dict[str, list[Module]]:
-        found: dict[str, list[Module]] = {}
-        for module in self.given:
-            for word in words(module.source.text):
-                found.setdefault(word, []).append(module)
-        return found
+        return self._words.naming(name)
 
     def _add(self, module: Module) -> Module:
         self.roots.setdefault(module.root, module.renamed)
@@ -339,14 +324,3 @@ def _spread(names: set[str], steps: Mapping[str, set[str]]) -> set[str]:
         found |= new
         todo += new
     return found
-
-
-def words(text: str) -> set[str]:
-    """The words of a text, as Python takes them for names."""
-    if not text.isascii():
-        foreign = normalize("NFKC", "".join(c for c in set(text) if not c.isascii()))
-        if any(c.isalnum() for c in foreign):
-            found = set(_WORD.findall(text))
-            return found | {normalize("NFKC", word) for word in found if not word.isascii()}
-        text = text.encode("ascii", "replace").decode("ascii")
-    return set(text.translate(_BETWEEN_WORDS).split())  # faster than a regular expression

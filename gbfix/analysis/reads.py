@@ -16,10 +16,11 @@ from enum import Enum
 from gbfix.analysis.counted import counted
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.project import FunctionInfo, Module, words
+from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.trees import of_kind, walk
 from gbfix.analysis.values import Kind, Value
+from gbfix.analysis.word_index import words
 
 _NUMBERS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex"}
 _SIZED = frozenset(

@@ -8,8 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from gbfix.analysis.project import FunctionInfo, words
+from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.trees import first_line
+from gbfix.analysis.word_index import words
 
 _NEVER_NAMED = frozenset({"forward", "__call__", "__init__"})  # where they are called
 
