@@ -266,6 +266,7 @@ class _Batch:
         # Where processes can be forked, the source need not be sent to them.
         global _WORLD
         _WORLD = world = self.world
+        world.survey.prepare()
         method = "fork" if os.name == "posix" and os.uname().sysname == "Linux" else "spawn"
         prepare: Callable[[], None] | None = None
         if method == "spawn":

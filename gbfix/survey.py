@@ -120,6 +120,10 @@ class Survey:
         roots = frozenset(info.qualified for info in regions.compiled())
         return Plan(roots, forwards=mode == "auto" and regions.says_little)
 
+    def prepare(self) -> None:
+        """Find out what several processes would each find out for themselves, before they part."""
+        _ = self.project.derived
+
     def look(
         self, path: Path, plan: Plan, whole: Whole | None = None, state: FileState | None = None
     ) -> Notes:

@@ -94,7 +94,7 @@ class Project:
     def related(self, name: str) -> frozenset[str]:
         """Names of the classes that may share an object with a class: derived ones and their bases."""
         if name not in self._related:
-            derived = _spread({name}, self._derived)
+            derived = _spread({name}, self.derived)
             self._related[name] = frozenset(_spread(derived, self._bases))
         return self._related[name]
 
@@ -107,7 +107,8 @@ class Project:
         return found
 
     @cached_property
-    def _derived(self) -> dict[str, set[str]]:
+    def derived(self) -> dict[str, set[str]]:
+        """The names of the classes that are derived from those of a name."""
         found: dict[str, set[str]] = {}
         for name, bases in self._bases.items():
             for base in bases:
