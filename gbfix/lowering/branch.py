@@ -26,6 +26,7 @@ from gbfix.lowering.views import (
     block_of,
     compiled_view,
     contains,
+    final_returns,
     in_loop_of,
     is_elif,
     returns,
@@ -71,9 +72,9 @@ class Arm:
 
     @property
     def returned(self) -> ast.expr | None:
-        """What the arm returns at its end, if it ends with a `return` of something."""
-        last = self.statements[-1] if self.statements else None
-        return last.value if isinstance(last, ast.Return) else None
+        """What the arm returns at its end, in the last line of it if there are several ends."""
+        ends = final_returns(self.statements)
+        return ends[-1].value if ends else None
 
 
 @dataclass(frozen=True)

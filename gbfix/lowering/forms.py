@@ -227,6 +227,11 @@ class Writer:
         head, stores, tail = self._head()
         colon = f" {', '.join(parameters)}:" if parameters else ":"
         for name, body, results in zip(self._function_names(), bodies, returned, strict=True):
+            if not results:  # the statements return by themselves
+                text = self._replaced(copy_statements(self.context.view, body, changes, self.unit))
+                functions.append(self._function(name, parameters, text.rstrip("\n")))
+                names.append(name)
+                continue
             result = with_replacements(self._tuple(results), self.replacements)
             short = f"lambda{colon} {result}"
             if not body and layout.fits(self.unit + short + ",", self.width):

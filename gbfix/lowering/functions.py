@@ -7,6 +7,7 @@ the functions are laid out.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.values import Kind, Value, join
@@ -28,23 +29,28 @@ from gbfix.lowering.views import walk_scope
 def function_body(
     arm: Arm, branch: Branch, context: Context
 ) -> tuple[list[ast.stmt], list[str], list[Value], list[str]]:
-    """Statements of an arm, the texts and values of what it returns, and shared roots."""
+    """Statements of an arm, the texts and values of what it returns, and shared roots.
+
+    There are no texts where the statements return by themselves.
+    """
     analysis = context.analysis
     own, sure = own_names(arm.statements, analysis), surely_bound(arm.statements)
     roots: list[str] = []
     if branch.returns:
-        end = arm.statements[-1]
-        if not isinstance(end, ast.Return) or end.value is None:
+        result, alone = arm.returned, isinstance(arm.statements[-1], ast.Return)
+        if result is None:
             raise Refused("several-returns", "an arm does not return at its end")
-        elements = end.value.elts if isinstance(end.value, ast.Tuple) else [end.value]
+        elements = result.elts if isinstance(result, ast.Tuple) else [result]
         texts, values = [], []
         for element in elements:
             name = held_before(element, arm.effects.stores, analysis.before[branch.node])
             value = analysis.values[element]
             values.append(given_tensor(value, "what the function returns", name, branch.asked))
             texts.append(maybe_cloned(element, own, roots, context))
-        for earlier in _earlier_returns(arm):
+        for earlier in _returns(arm.statements[:-1] if alone else arm.statements):
             values = _joined(earlier, values, own, context)
+        if not alone:
+            return list(arm.statements), [], values, []
         return list(arm.statements[:-1]), texts, values, roots
     texts, values = [], []
     for output in branch.outputs:
@@ -92,9 +98,9 @@ def function_body(
     return statements, texts, values, roots
 
 
-def _earlier_returns(arm: Arm) -> list[ast.Return]:
-    """The returns of an arm before its end, under tests that are decided while tracing."""
-    inner = [n for s in arm.statements[:-1] for n in walk_scope(s)]
+def _returns(statements: Sequence[ast.stmt]) -> list[ast.Return]:
+    """The returns of an arm whose text stays, under tests that are decided while tracing."""
+    inner = [n for s in statements for n in walk_scope(s)]
     return [n for n in inner if isinstance(n, ast.Return)]
 
 

@@ -94,7 +94,7 @@ def straighten(arm: Arm, branch: Branch, analysis: Analysis) -> Straight | None:
 
 def _returned(arm: Arm) -> Straight | None:
     value = arm.returned
-    if value is None:
+    if value is None or not isinstance(arm.statements[-1], ast.Return):
         return None
     prelude = arm.statements[:-1]
     if not all(_is_temporary(s, {}) for s in prelude):

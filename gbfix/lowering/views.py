@@ -89,16 +89,31 @@ def _asks(test: ast.expr, analysis: Analysis) -> bool:
     return name is not None and name.rsplit(".", 1)[-1].endswith("compiling")
 
 
+def final_returns(body: Sequence[ast.stmt]) -> list[ast.Return]:
+    """The `return` in which each path through a block ends; none if some path ends otherwise."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.Return):
+        return [last]
+    if isinstance(last, (ast.With, ast.AsyncWith)):
+        return final_returns(last.body)
+    blocks: list[list[ast.stmt]] = []
+    if isinstance(last, ast.If):
+        blocks = [last.body, last.orelse]
+    elif isinstance(last, ast.Match) and _takes_all(last.cases[-1]):
+        blocks = [case.body for case in last.cases]
+    ends = [final_returns(block) for block in blocks]
+    return [end for found in ends for end in found] if all(ends) else []
+
+
+def _takes_all(case: ast.match_case) -> bool:
+    """Whether a case is `case _:`, or binds a name to whatever there is."""
+    pattern = case.pattern
+    return case.guard is None and isinstance(pattern, ast.MatchAs) and pattern.pattern is None
+
+
 def returns(body: Sequence[ast.stmt]) -> bool:
     """Whether every path through a block ends in `return`."""
-    if not body:
-        return False
-    last = body[-1]
-    if isinstance(last, ast.Return):
-        return True
-    if isinstance(last, ast.If):
-        return returns(last.body) and returns(last.orelse)
-    return isinstance(last, (ast.With, ast.AsyncWith)) and returns(last.body)
+    return bool(final_returns(body))
 
 
 def skips(body: Sequence[ast.stmt]) -> bool:
