@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from gbfix import batch
 from gbfix.analysis.naming import named
+from gbfix.analysis.project import Project
 from gbfix.settings import Settings
 from gbfix.source.loading import load
+from gbfix.source.text import SourceFile
 
 MAIN = """import torch
 from helper import scale
@@ -62,3 +66,16 @@ def test_names_stay_as_they_are_where_they_are_one_of_a_kind(tmp_path: Path) -> 
     names = _names(tmp_path)
     assert len(set(names)) == len(names) == 5
     assert {"pkg", "pkg.m", "tests"} < set(names)
+
+
+@pytest.mark.parametrize(("folder", "is_read"), [("src", True), ("site-packages", False)])
+def test_packages_that_are_installed_beside_a_project_are_none_of_it(
+    tmp_path: Path, folder: str, is_read: bool
+) -> None:
+    for package in ("own", "other"):
+        (tmp_path / folder / package).mkdir(parents=True)
+        (tmp_path / folder / package / "__init__.py").write_text("")
+    path = tmp_path / folder / "own" / "__init__.py"
+    project = Project(named([SourceFile.decode(path, path.read_bytes())]))
+    assert project.module("own") is not None
+    assert (project.module("other") is not None) is is_read

@@ -34,6 +34,9 @@ __all__ = [
 ]
 
 _MAX_HOPS = 12
+_INSTALLED = frozenset(
+    {"site-packages", "dist-packages"}
+)  # what stands beside a project is none of it
 
 
 @dataclass
@@ -72,6 +75,7 @@ class Project:
         self.roots: dict[Path, Mapping[str, str]] = {}
         self.aliases: set[str] = set()  # type aliases that are being resolved
         self._missing: set[str] = set()
+        self._tops: dict[Path, set[str]] = {}
         self._related: dict[str, frozenset[str]] = {}
         self._classes: dict[ast.ClassDef, ClassInfo] = {}
         self._class_named: dict[str, ClassInfo | None] = {}
@@ -121,6 +125,8 @@ class Project:
 
     def _add(self, module: Module) -> Module:
         self.roots.setdefault(module.root, module.renamed)
+        top = module.source.path.absolute().relative_to(module.root).parts[0]
+        self._tops.setdefault(module.root, set()).add(top.removesuffix(".py"))
         self._renamed |= {new: (old, module) for old, new in module.renamed.items()}
         self.modules.setdefault(module.name, module)
         return module
@@ -137,6 +143,8 @@ class Project:
         real, like = self._renamed.get(top, (top, None))
         for root, renamed in self.roots.items():
             if (root != like.root) if like is not None else (top in renamed):
+                continue
+            if root.name in _INSTALLED and real not in self._tops[root]:
                 continue
             base = root.joinpath(real, *rest)
             for path in (base.with_suffix(".py"), base / "__init__.py"):
