@@ -14,12 +14,12 @@ After:
 
     def forward(self, y: torch.Tensor):
         known = y >= 0
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() and y.dtype != torch.float16:
             return y.masked_fill(~known, 0).square().sum() / known.sum()
         return y[known].square().mean()
 
-The sum is formed in another order, so that the last bits may differ, and where a mean becomes a sum
-in half precision the sum can overflow. The mean of nothing is NaN in both; one that is taken only if
+The sum is formed in another order, so that the last bits may differ. A mean of `float16` stays what
+it is, since the sum could overflow. The mean of nothing is NaN in both; one that is taken only if
 something is selected, as in `y[known].mean() if known.any() else 0`, is divided by one at least. The
 largest of nothing raises in eager; the compiled path raises a RuntimeError from inside the graph.
 """
@@ -32,6 +32,7 @@ from gbfix.diagnoses import MASK_INDEX, NONZERO
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.dense_region import region_edits, region_of
+from gbfix.lowering.reductions import OVERFLOWING
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -53,6 +54,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
         safety, reason = Safety.REVIEW, "of nothing, compiled code gives a tensor of this type"
     elif region.found.unwarned:
         safety, reason = Safety.REVIEW, "compiled code does not warn about fewer than two elements"
+    elif region.found.overflowing:
+        safety, reason = Safety.REVIEW, OVERFLOWING
     elif region.found.reordered:
         reason = "the same up to rounding: the sum is formed in another order"
     if region.found.normed:

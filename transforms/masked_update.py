@@ -29,7 +29,8 @@ share the storage of what is written, the result is copied into it instead. Laye
 and `nn.LayerNorm` are row-wise, and modules of the project are looked into. Batch normalisation is not:
 its steps are written out beside the code, with statistics over the selected rows only. A softmax over
 the selected rows is left alone. A layer that runs on every row costs more than one that runs on the
-selected rows.
+selected rows. Where a branch spares the work if nothing is selected, gradients of what it computes with
+are zero in the compiled path, or NaN where a derivative is infinite, instead of None.
 
 Rows found with `torch.where(mask)` or `nonzero` are treated alike. In a mixture of experts, where
 `row, slot = torch.where(ids == e)` routes rows to an expert, every expert runs on every row and its
@@ -42,16 +43,20 @@ product, the routing is left alone.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.dynamic import shape_from_data
 from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
+from gbfix.codegen.names import used_names
 from gbfix.diagnoses import MASK_INDEX, NONZERO, TENSOR_BRANCH
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.dense_region import region_edits, region_of
 from gbfix.lowering.gates import is_gate
+from gbfix.lowering.gradients import gradients_are_off, reads_gradients
+from gbfix.lowering.reductions import OVERFLOWING
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -76,16 +81,36 @@ def propose(site: BreakSite, context: Context) -> Fix:
     elif region.found.reordered:
         reason = "rows that are not selected add zero; the order of a sum may change"
     safety = Safety.SAFE
+    if region.found.overflowing:
+        safety, reason = Safety.REVIEW, OVERFLOWING
     if region.found.normed:
         safety, reason = Safety.REVIEW, region.found.told_of_norms
     if region.found.gated and (region.found.applied or region.found.normed):
         safety = Safety.REVIEW
         reason += "; gradients of what nothing is routed to are zero instead of None"
+    elif region.found.gated and _carries_gradients(region.statements, context):
+        safety = Safety.REVIEW
+        reason += "; gradients are zero, or NaN, instead of None where nothing is selected"
     if region.found.asserted:
         safety, reason = Safety.REVIEW, "of nothing, compiled code raises RuntimeError in the graph"
     return Fix(
         "masked-update", safety, reason, region_edits(region, torch, context), context.needs_torch
     )
+
+
+def _carries_gradients(statements: Sequence[ast.stmt], context: Context) -> bool:
+    """Whether branches compute with what takes part in gradients, besides what they store in."""
+    read: list[ast.AST] = []
+    for branch in (n for s in statements for n in walk(s) if isinstance(n, (ast.If, ast.For))):
+        if gradients_are_off(branch, context.info):
+            continue
+        for node in (n for s in branch.body for n in walk(s)):
+            if isinstance(node, (ast.Assign, ast.AugAssign)):
+                target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+                stored = ast.unparse(target.value) if isinstance(target, ast.Subscript) else ""
+                names = (n for n in walk(node.value) if isinstance(n, (ast.Name, ast.Attribute)))
+                read += [n for n in names if stored not in used_names(n)]
+    return reads_gradients(read, context.analysis, context.facts)
 
 
 def _spares_selection(site: BreakSite, context: Context) -> bool:

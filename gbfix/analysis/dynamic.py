@@ -36,11 +36,11 @@ _INDEX_NAME = re.compile(
     r"nonzero|index|indices|idx|ids|inds|position|token$|^last_|^first_", re.IGNORECASE
 )
 _STATIC_TEST = re.compile(
-    r"id='isinstance'|attr='dtype'.*attr='bool'|attr='dim'|attr='training'"
+    r"id='isinstance'|attr='dtype'.*attr='(?:bool|float16)'|attr='dim'|attr='training'"
     r"|attr='is_floating_point'|attr='shape'.*attr='numel'"
 )
-# What no operation of its own is asked for: the module, and the other side of an operator.
-_OF_OTHERS = re.compile(r"attr='training'|attr='shape'.*attr='numel'")
+# What is asked not of the operation itself: the module, the other side of an operator, what is reduced.
+_OF_OTHERS = re.compile(r"attr='training'|attr='shape'.*attr='numel'|attr='dtype'.*attr='float16'")
 
 
 def shape_from_data(node: ast.expr, analysis: Analysis) -> Diagnosis | None:

@@ -174,7 +174,7 @@ def _without_inner(branch: Branch, context: Context) -> list[Edit]:
             if not isinstance(node, ast.If) or node is branch.node:
                 continue
             text = view.slice(view.start(node), view.end(node.body[-1]))
-            head = view.text(node.test)
+            head = " ".join(view.text(node.test).split())
             if not head.endswith(".compiler.is_compiling()") and (
                 ".compiler.is_compiling() and " not in head
             ):

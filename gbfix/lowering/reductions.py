@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.reads import needs_integer
+from gbfix.lowering.dense.forms import is_there_before
 from gbfix.lowering.selection import Lowered, Selection
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ REDUCTIONS = frozenset(
     "sum nansum mean prod any all max min amax amin std var norm count_nonzero".split()
 )
 EXTREMES = frozenset("max min amax amin".split())
+OVERFLOWING = "in half precision, the sum that a mean is made of can overflow"
 _FILLS = {"sum": "0", "nansum": "0", "prod": "1", "any": "False", "all": "True",
           "count_nonzero": "0", "norm": "0"}  # fmt: skip
 LOSSES = frozenset(
@@ -29,6 +31,7 @@ LOSSES = frozenset(
     "binary_cross_entropy_with_logits".split()
 )
 _REDUCED = frozenset({"mean", "sum"})
+_WIDE = frozenset({"float", "double"})
 _SIZED = frozenset("view reshape expand repeat tile narrow sample rsample sample_n".split())
 
 
@@ -70,6 +73,8 @@ def reduced(
         raise Refused("no-reduction", f"`{ast.unparse(node)}` gives more than one number")
     if name in {"sum", "nansum", "mean", "prod", "std", "var", "norm"}:
         block.found.reordered = True
+    if name in {"mean", "std", "var"}:
+        _check_range(block, given[0], inner)
     value = inner
     wide = block.masks.over(inner.rows, inner)
     if name in _FILLS:
@@ -143,6 +148,21 @@ def _check_guarded(block: DenseBlock, inner: Lowered, name: str) -> None:
         raise Refused("no-reduction", f"`{name}` of nothing has no gradient")
 
 
+def _check_range(block: DenseBlock, node: ast.expr, inner: Lowered) -> None:
+    """A mean of half precision is summed in single precision, a sum of its own is not and overflows."""
+    cast = (
+        node.func.attr
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        else ""
+    )
+    if cast in _WIDE:
+        return
+    if is_there_before(block, inner.sample):
+        block.masks.require(f"{inner.sample}.dtype != {block.torch}.float16")
+    else:
+        block.found.overflowing = True
+
+
 def _spread(
     block: DenseBlock, name: str, value: Lowered, inner: Lowered, wide: Selection
 ) -> Lowered:
@@ -175,6 +195,8 @@ def _extreme(
     if known is None or known.integer or known.boolean:
         raise Refused("dtype-unproven", f"`{ast.unparse(node)}` is not proven to be floating")
     if not known.floating:
+        if not is_there_before(block, inner.sample):
+            raise Refused("dtype-unproven", f"`{ast.unparse(node)}` is not proven to be floating")
         block.masks.require(f"{inner.sample}.is_floating_point()")
     test = f"{inner.rows.text.join(['(', ')']) if inner.rows.inverted else inner.rows.mask}.any()"
     message = f'"{name}() of an empty selection"'
@@ -218,6 +240,7 @@ def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | Non
     _check_guarded(block, first, how)
     if how == "sum":
         return _made(total)
+    _check_range(block, node.args[0], first)
     # The two may broadcast, so that there are more losses than predictions.
     divisor = _divisor(block, replace(first, sample=each), wide)
     return Lowered(f"{total} / {divisor}", changed=True)

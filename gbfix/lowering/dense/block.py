@@ -29,6 +29,7 @@ class Found:
     Attributes:
         stores, reductions: how many writes to selected rows and reductions over them there are.
         reordered: a sum is formed in another order.
+        overflowing: a mean may be of half precision, in which the sum that it is made of overflows.
         asserted: with nothing selected the compiled code raises in the graph.
         unwarned: a warning about too few elements is not given by the compiled code.
         guarded: a reduction is zero where the branch around it gave a zero of its own.
@@ -43,6 +44,7 @@ class Found:
     stores: int = 0
     reductions: int = 0
     reordered: bool = False
+    overflowing: bool = False
     asserted: bool = False
     unwarned: bool = False
     guarded: bool = False

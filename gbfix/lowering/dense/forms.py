@@ -16,6 +16,7 @@ from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flatten
+from gbfix.codegen.names import used_names
 from gbfix.codegen.view import View
 from gbfix.lowering.selection import Lowered
 
@@ -132,18 +133,20 @@ def asks_for_row(block: DenseBlock, mine: Lowered, node: ast.expr) -> bool:
     return True
 
 
+def is_there_before(block: DenseBlock, text: str) -> bool:
+    """Whether a text names something that is there before the block, so that it can be asked first."""
+    name = dotted(ast.parse(text, mode="eval").body)
+    root = "" if name is None else name.partition(".")[0]
+    return root not in block.bound and root in used_names(block.context.info.node)
+
+
 def need_trailing(block: DenseBlock, value: Lowered) -> None:
     """Rows must have a dimension of their own; where it is not known it is asked in tracing."""
     assert value.rows is not None
     if value.extra is None:
         mask = block.masks.asked(value.rows)
         test = f"{value.sample}.dim() > {mask}.dim()"
-        if (
-            mask is None
-            or mask in block.bound
-            or dotted(ast.parse(value.sample, mode="eval").body) is None
-            or (value.sample in block.bound)
-        ):
+        if mask is None or mask in block.bound or not is_there_before(block, value.sample):
             raise Refused("row-shape", "rows are not proven to have a dimension of their own")
         block.masks.require(test)
     elif value.extra < 1:
