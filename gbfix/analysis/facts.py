@@ -8,7 +8,7 @@ their results and breaks recursion.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,25 +16,24 @@ from typing import TYPE_CHECKING
 from gbfix.analysis.annotations import annotated
 from gbfix.analysis.attribute_writes import (
     AttributeWrite,
-    changes_in_place,
     found_writes,
     is_registered,
 )
+from gbfix.analysis.attributes import attribute_value, writes_above
 from gbfix.analysis.call_index import CallIndex
 from gbfix.analysis.callers import Callers
 from gbfix.analysis.catching import Callee, NamedCall, callee, calls_by_name, catching, may_call
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_patched, process_wide
 from gbfix.analysis.layers import fed_to_layers
 from gbfix.analysis.modes import IS_COMPILING
+from gbfix.analysis.modules import last_name
 from gbfix.analysis.observed import Observed
 from gbfix.analysis.parameter_values import parameter_values
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module, Project
-from gbfix.analysis.records import Records, field_value
+from gbfix.analysis.records import Records
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import (
     NOTHING,
-    OBJECT,
-    STATIC,
     UNKNOWN,
     Kind,
     Value,
@@ -42,6 +41,7 @@ from gbfix.analysis.values import (
     join_all,
     reference,
     replace,
+    settled,
     tensor,
 )
 
@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from gbfix.analysis.flow import Analysis
 
 _MAX_DEPTH = 24
-_NUMBERS = frozenset({"builtins.bool", "builtins.int", "builtins.float", "builtins.complex"})
-_MODULE_STATIC = {"training", "device", "dtype"}
 
 
 @dataclass
@@ -225,41 +223,12 @@ class Facts:
         key = (cls.node, name)
         attributes = self.kept(cls.module).attributes
         if key not in attributes:
-            writes = self._writes_above(cls, name)
+            writes = writes_above(cls, name, self)
             # An attribute that is computed from itself adds nothing to what it can be.
             attributes[key] = tensor() if is_registered(writes) else NOTHING
-            found = self._attribute(cls, name, writes)
+            found = attribute_value(cls, name, writes, self)
             attributes[key] = found if found.kinds else UNKNOWN
         return attributes[key]
-
-    def _writes_above(self, cls: ClassInfo, name: str) -> list[tuple[ClassInfo, AttributeWrite]]:
-        """The places that set an attribute, in a class and its bases, each with its class."""
-        return [
-            (owner, write)
-            for owner in self.project.mro(cls)
-            for write in self.writes(owner).get(name, ())
-        ]
-
-    def _attribute(
-        self, cls: ClassInfo, name: str, writes: Sequence[tuple[ClassInfo, AttributeWrite]]
-    ) -> Value:
-        method = self.project.method(cls, name)
-        if method is not None:
-            if any(_last(d) in {"property", "cached_property"} for d in method.node.decorator_list):
-                return self.returned(method)
-            return reference(method.qualified)
-        if writes:
-            held = is_registered(writes)
-            return join_all(
-                promised
-                if owner.is_record and (promised := field_value(w.node, owner, self.project))
-                else self._written(w)
-                for owner, w in writes
-                if not (held and changes_in_place(w.node))
-            )
-        if name in _MODULE_STATIC and self.project.is_module_class(cls.qualified):
-            return STATIC
-        return UNKNOWN
 
     def writes(self, cls: ClassInfo) -> dict[str, list[AttributeWrite]]:
         """Every place in a class's own body that sets an attribute, by attribute name."""
@@ -268,33 +237,9 @@ class Facts:
             writes[cls.node] = found_writes(cls)
         return writes[cls.node]
 
-    def _written(self, write: AttributeWrite) -> Value:
-        if write.registered:
-            if isinstance(write.value, ast.Constant) and write.value.value is None:
-                return Value(Kind.TENSOR | Kind.NONE)
-            return self._evaluated(write, tensor())
-        if isinstance(write.node, ast.AnnAssign) and write.method is None and write.value is None:
-            return UNKNOWN
-        return self._evaluated(write, UNKNOWN)
-
-    def _evaluated(self, write: AttributeWrite, otherwise: Value) -> Value:
-        if write.value is None:
-            return otherwise
-        if write.method is None:
-            return STATIC if isinstance(write.value, ast.Constant) else OBJECT
-        analysis = self.analysis(write.method)
-        if analysis is None:  # under way: what it finds is being joined already
-            return otherwise if write.registered else NOTHING
-        value = analysis.values.get(write.value)
-        if value is None or (write.registered and not value.may_be_tensor):
-            return otherwise
-        if value.kinds & Kind.MAYBE and _makes_number(write.value, write.method.module):
-            return STATIC  # of whatever was given
-        return settled(replace(value, unshared=False, unbound=False))
-
     def registered(self, cls: ClassInfo, name: str, *, parameters: bool = True) -> bool:
         """Whether an attribute is a buffer (or, unless excluded, a parameter) of the module."""
-        return is_registered(self._writes_above(cls, name), parameters=parameters)
+        return is_registered(writes_above(cls, name, self), parameters=parameters)
 
     def global_value(self, module: Module, name: str) -> Value:
         """What a module-level name holds."""
@@ -347,26 +292,6 @@ class Facts:
         if info is None or "compiling" not in last:
             return False
         return any(
-            isinstance(n, ast.Call) and (_last(n.func) or "").endswith("is_compiling")
+            isinstance(n, ast.Call) and (last_name(n.func) or "").endswith("is_compiling")
             for n in walk(info.node)
         )
-
-
-def settled(value: Value) -> Value:
-    """A Python number read from a tensor before the traced code runs is a constant to it."""
-    if value.kinds & Kind.SCALAR:
-        return replace(value, kinds=(value.kinds & ~Kind.SCALAR) | Kind.STATIC)
-    return value
-
-
-def _makes_number(node: ast.expr, module: Module) -> bool:
-    """Whether an expression calls one of Python's classes of numbers."""
-    return isinstance(node, ast.Call) and module.qualify(node.func) in _NUMBERS
-
-
-def _last(node: ast.AST) -> str | None:
-    if isinstance(node, ast.Call):
-        return _last(node.func)
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else None

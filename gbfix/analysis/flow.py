@@ -13,7 +13,7 @@ from gbfix.analysis.bindings import import_bindings
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.decorators import leaves_to_operator
 from gbfix.analysis.evaluate import Environment, dotted
-from gbfix.analysis.facts import Facts, settled
+from gbfix.analysis.facts import Facts
 from gbfix.analysis.modes import Mode
 from gbfix.analysis.narrowing import narrow
 from gbfix.analysis.operators import binary
@@ -32,6 +32,7 @@ from gbfix.analysis.values import (
     join_all,
     reference,
     replace,
+    settled,
     tensor,
 )
 

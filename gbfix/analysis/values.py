@@ -257,3 +257,10 @@ def join_all(values: Iterable[Value]) -> Value:
     for value in values:
         result = value if result is None else join(result, value)
     return UNKNOWN if result is None else result
+
+
+def settled(value: Value) -> Value:
+    """A Python number read from a tensor before the traced code runs is a constant to it."""
+    if value.kinds & Kind.SCALAR:
+        return replace(value, kinds=(value.kinds & ~Kind.SCALAR) | Kind.STATIC)
+    return value
