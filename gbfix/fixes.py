@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.decorators import compiled_directly
 from gbfix.analysis.dynamo_settings import DynamoSetting
@@ -20,7 +21,7 @@ from gbfix.analysis.flow import Analysis
 from gbfix.analysis.liveness import Liveness
 from gbfix.analysis.parameter_values import presumed, presumed_arrays
 from gbfix.analysis.project import FunctionInfo
-from gbfix.analysis.sites import BreakSite, find_sites
+from gbfix.analysis.sites import find_sites
 from gbfix.analysis.trees import walk
 from gbfix.codegen import settings
 from gbfix.codegen.imports import torch_name

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import FunctionInfo, Module
-from gbfix.analysis.sites import BreakSite, find_sites
+from gbfix.analysis.sites import find_sites
 from gbfix.catalogue import selection
 from gbfix.codegen.imports import add_torch_import
 from gbfix.codegen.validity import check_names, is_scriptable, parse_edited

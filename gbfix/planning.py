@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.findings import FixOffer, Refusal, Safety
 from gbfix.fixes import Context, Fix, Transform

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gbfix import engine, looking
-from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.break_site import BreakSite
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.settings import Settings

@@ -40,10 +40,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused, split
 from gbfix.analysis.effects import effects
 from gbfix.analysis.logs import log_family
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_BRANCH
 from gbfix.findings import Safety

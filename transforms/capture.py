@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.reads import (
     CAPTURE,
@@ -40,7 +41,6 @@ from gbfix.analysis.reads import (
     may_fail_captured,
     reads,
 )
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.symbols import check_function, check_read
 from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION, TENSOR_TO_LIST
 from gbfix.findings import Safety

@@ -29,9 +29,9 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import CAPTURE_SHAPES, operation_name
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.symbols import check_function, check_read
 from gbfix.diagnoses import DATA_SIZE, MASK_INDEX, NONZERO, UNIQUE
 from gbfix.findings import Safety

@@ -32,9 +32,9 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.checkers import checker_call
 from gbfix.analysis.conditions import Refused, Split, split
-from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling
 from gbfix.codegen.messages import assertion_message

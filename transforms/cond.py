@@ -39,8 +39,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Value
 from gbfix.codegen.blocks import Changes

@@ -41,8 +41,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Negated, NotApplicable, split
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen.fitting import fitted
 from gbfix.codegen.layout import indent

@@ -30,8 +30,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import Kind
 from gbfix.codegen import layout
 from gbfix.codegen.comparisons import OPPOSITE, SYMBOLS

@@ -87,11 +87,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.module_files import parse_module
 from gbfix.analysis.project import Project
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import disabled_function
 from gbfix.codegen.imports import torch_name

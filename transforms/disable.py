@@ -40,10 +40,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.draws import PLAIN
 from gbfix.analysis.effects import function_effects
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.analysis.values import Kind, Value

@@ -29,9 +29,9 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.draws import PLAIN, as_uniform, draw, is_computed_with
-from gbfix.analysis.sites import BreakSite
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.python_diagnoses import RANDOM_CALL

@@ -37,13 +37,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Guard, NotApplicable, Refused, leaves
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.draws import draw, is_computed_with
 from gbfix.analysis.effects import effects
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.reads import ReadKind, is_number, reads
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.diagnoses import SCALAR_READ, TENSOR_BRANCH
 from gbfix.findings import Safety

@@ -33,11 +33,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused, split
 from gbfix.analysis.dynamic import operands, operation_name
 from gbfix.analysis.effects import effects
 from gbfix.analysis.emptiness import emptiness
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.diagnoses import TENSOR_BRANCH

@@ -31,10 +31,11 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.project import FunctionInfo
-from gbfix.analysis.sites import BreakSite, break_sites
+from gbfix.analysis.sites import break_sites
 from gbfix.analysis.untraced import disabled_function
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform

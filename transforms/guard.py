@@ -28,9 +28,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling

@@ -36,9 +36,9 @@ from __future__ import annotations
 import ast
 import re
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused, data_kind, leaves
 from gbfix.analysis.effects import effects
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.stability import check_stable_attribute, check_stable_name
 from gbfix.analysis.trees import walk
 from gbfix.codegen import layout

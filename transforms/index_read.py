@@ -26,9 +26,9 @@ eager code fails for a float.
 
 from __future__ import annotations
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.reads import ReadKind
-from gbfix.analysis.sites import BreakSite
 from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.index_selection import Selection

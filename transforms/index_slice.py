@@ -37,9 +37,9 @@ what is read by a slice and then kept: the slice is a view, what is indexed is a
 
 from __future__ import annotations
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.reads import ReadKind
-from gbfix.analysis.sites import BreakSite
 from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform

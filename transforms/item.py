@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import (
     Leaf,
     Negated,
@@ -44,7 +45,6 @@ from gbfix.analysis.conditions import (
 from gbfix.analysis.draws import is_drawn
 from gbfix.analysis.effects import effects
 from gbfix.analysis.equality import compared
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import operand
 from gbfix.codegen.predicates import Renderer

@@ -28,8 +28,8 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat
 from gbfix.diagnoses import PRINT_CALL

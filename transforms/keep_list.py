@@ -49,10 +49,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.project import Function
-from gbfix.analysis.sites import BreakSite
 from gbfix.codegen.names import Names
 from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION
 from gbfix.findings import Safety

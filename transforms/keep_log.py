@@ -65,9 +65,9 @@ import ast
 import re
 from contextlib import suppress
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.logs import log_family
-from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, TENSOR_BRANCH, WARNINGS_CALL
 from gbfix.findings import Safety

@@ -39,9 +39,9 @@ import ast
 import textwrap
 from collections.abc import Iterator
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.project import BUILTINS
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform

@@ -41,9 +41,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.reads import ReadKind
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.stability import check_stable_attribute
 from gbfix.codegen.expressions import flat, operand
 from gbfix.diagnoses import TENSOR_TO_LIST

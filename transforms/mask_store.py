@@ -23,10 +23,10 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.dynamic import operands, operation_name
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat
 from gbfix.diagnoses import NONZERO

@@ -26,8 +26,8 @@ largest of nothing raises in eager; the compiled path raises a RuntimeError from
 
 from __future__ import annotations
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable
-from gbfix.analysis.sites import BreakSite
 from gbfix.diagnoses import MASK_INDEX, NONZERO
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform

@@ -33,10 +33,10 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.dynamic import mask_like, operation_name
 from gbfix.analysis.ranks import Ranks
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat

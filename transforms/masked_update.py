@@ -45,9 +45,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.dynamic import shape_from_data
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen.names import used_names
 from gbfix.diagnoses import MASK_INDEX, NONZERO, TENSOR_BRANCH

@@ -35,9 +35,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.modules import FunctionInfo
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling

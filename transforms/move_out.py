@@ -52,10 +52,10 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.logs import log_family
 from gbfix.analysis.modules import FunctionInfo
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import is_generator
 from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, WARNINGS_CALL
 from gbfix.findings import Safety

@@ -36,9 +36,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused, split
 from gbfix.analysis.effects import effects
-from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.predicates import Renderer, single

@@ -35,11 +35,11 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.reads import indices
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import loops_around
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat, operand

@@ -35,9 +35,9 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import effects
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.codegen import layout

@@ -36,9 +36,9 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.log_settings import REORDER, log_settings
-from gbfix.analysis.sites import BreakSite
 from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, WARNINGS_CALL
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform, setting_fix

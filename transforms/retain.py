@@ -26,8 +26,8 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import has_backward_hook
 from gbfix.findings import Safety

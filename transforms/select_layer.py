@@ -40,12 +40,12 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.project import ClassInfo
 from gbfix.analysis.reads import ReadKind
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import flat, operand
 from gbfix.codegen.fitting import fitted

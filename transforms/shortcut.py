@@ -46,6 +46,7 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import (
     Leaf,
     Negated,
@@ -57,7 +58,6 @@ from gbfix.analysis.conditions import (
 )
 from gbfix.analysis.consumers import consumers
 from gbfix.analysis.definitions import definitions_of
-from gbfix.analysis.sites import BreakSite
 from gbfix.codegen.expressions import flat
 from gbfix.diagnoses import TENSOR_BRANCH
 from gbfix.findings import Safety

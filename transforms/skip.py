@@ -56,8 +56,8 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.untraced import called, own_calls, untraced
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety

@@ -44,11 +44,11 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.reads import ReadKind
-from gbfix.analysis.sites import BreakSite
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.fitting import fitted

@@ -64,9 +64,9 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.decorators import decorator_name
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import is_generator
 from gbfix.diagnoses import DIAGNOSES
 from gbfix.findings import Safety

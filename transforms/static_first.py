@@ -31,6 +31,7 @@ import ast
 from itertools import pairwise
 from string import whitespace
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import (
     NotApplicable,
     Refused,
@@ -39,7 +40,6 @@ from gbfix.analysis.conditions import (
     is_total,
     leaves,
 )
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.diagnoses import LOOP_EXIT, TENSOR_ASSERT, TENSOR_BRANCH, TENSOR_RAISE
 from gbfix.findings import Safety

@@ -34,9 +34,9 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.dynamo_settings import TRACE_AUTOGRAD
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.untraced import has_backward_hook
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform, setting_fix

@@ -49,10 +49,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.project import ClassInfo
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import backward_hooks
 from gbfix.codegen.guards import compiling

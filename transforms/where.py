@@ -37,9 +37,9 @@ import ast
 from collections.abc import Sequence
 
 from gbfix.analysis import torch_table
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.codegen.predicates import Renderer, single

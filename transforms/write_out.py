@@ -55,8 +55,8 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.untraced import called
 from gbfix.codegen.imports import torch_name
 from gbfix.findings import Safety

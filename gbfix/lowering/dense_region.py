@@ -11,9 +11,9 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.dynamic import shape_from_data
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.fitting import fitted

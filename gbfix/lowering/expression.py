@@ -11,10 +11,10 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Guard, Refused, data_kind, leaves, split
 from gbfix.analysis.effects import effects
 from gbfix.analysis.evaluate import Environment, dotted
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import copied, flat, flatten

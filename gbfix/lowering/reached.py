@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.trees import loops_around, of_kind, walk
 from gbfix.analysis.untraced import called
 from gbfix.analysis.values import Kind

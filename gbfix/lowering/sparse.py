@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from gbfix.analysis.sites import BreakSite
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.analysis.values import Kind

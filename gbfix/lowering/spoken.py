@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.effects import function_effects
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.project import FunctionInfo
-from gbfix.analysis.sites import BreakSite, find_sites
+from gbfix.analysis.sites import find_sites
 from gbfix.diagnoses import LOGGING_CALL, PRINT_CALL, WARNINGS_CALL
 from gbfix.fixes import Context
 from gbfix.lowering.output import check_arguments

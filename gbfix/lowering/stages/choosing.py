@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.decorators import traces_callees
 from gbfix.analysis.draws import draw
-from gbfix.analysis.sites import BreakSite, break_sites
+from gbfix.analysis.sites import break_sites
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called, disabled_function
 from gbfix.diagnosis import Diagnosis

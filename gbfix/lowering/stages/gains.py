@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable
 from gbfix.analysis.draws import draw
 from gbfix.analysis.modules import FunctionInfo
 from gbfix.analysis.record import Analysis
-from gbfix.analysis.sites import BreakSite
 from gbfix.analysis.trees import loops_around, walk
 from gbfix.analysis.untraced import called, disabled_function
 from gbfix.analysis.values import Kind
