@@ -258,7 +258,10 @@ def _is_valid(outcome: Outcome, fix: Fix, view: View) -> bool:
         sentence = f"the text that it would write is not valid Python ({error}); please report this"
         refusal = Refusal(fix.transform, "invalid-output", sentence)
     if refusal is None and not is_scriptable(outcome.site.function.node, fix.edits, view):
-        sentence = "TorchScript compiles this function as well, and takes no function in a function"
+        sentence = (
+            "TorchScript compiles this file as well, and takes no function in a function, nor a mark "
+            "for Dynamo on one"
+        )
         refusal = Refusal(fix.transform, "scripted", sentence)
     if refusal is None:
         return True

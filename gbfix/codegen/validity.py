@@ -19,7 +19,10 @@ from gbfix.codegen.view import View
 from gbfix.source.text import Edit
 
 _NESTED = re.compile(r"\blambda\b|\bdef\b")
-_EXPORTS = frozenset({"torch.jit.export", "torch.jit.unused", "torch.jit.ignore"})
+_TORCHSCRIPT = frozenset(
+    "script is_scripting export unused ignore annotate interface script_if_tracing "
+    "_script_if_tracing".split()
+)
 _EVERYWHERE = frozenset(dir(builtins)) | frozenset(
     {"__file__", "__path__", "__builtins__", "__annotations__", "WindowsError"}
 )
@@ -74,22 +77,34 @@ def _after(view: View, span: tuple[int, int], text: str) -> str:
 def is_scriptable(
     function: ast.FunctionDef | ast.AsyncFunctionDef, edits: Sequence[Edit], view: View
 ) -> bool:
-    """Whether a function that is written for TorchScript can still be scripted after edits.
+    """Whether code that is written for TorchScript can still be scripted after edits.
 
-    One that asks `torch.jit.is_scripting()` is, and a method of a class that marks any for export.
+    TorchScript takes no function in a function, and of one that is marked for Dynamo it only sees the
+    wrapper, in whose module it looks for the names that the function reads.
     """
-    start, end = view.start(function), view.end(function)
-    inside = [e.text for e in edits if start <= e.start and e.end <= end]
-    if not any(_NESTED.search(text) for text in inside):
-        return True
-    if any(isinstance(n, ast.Attribute) and n.attr == "is_scripting" for n in walk(function)):
+    nested = any(_NESTED.search(edit.text) for edit in edits)
+    marked = any(".compiler.disable" in edit.text for edit in edits)
+    return not (nested or marked) or not _is_written_for_torchscript(function, view)
+
+
+def _is_written_for_torchscript(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, view: View
+) -> bool:
+    """Whether a file speaks of TorchScript, other than on functions that are scripted alone."""
+    if "jit" not in view.source.text:
         return False
-    owner = view.module.parents.get(function)
-    return not isinstance(owner, ast.ClassDef) or not any(
-        ast.unparse(mark) in _EXPORTS
-        for method in owner.body
-        if isinstance(method, ast.FunctionDef)
-        for mark in method.decorator_list
+    alone = {
+        mark
+        for node in walk(view.module.tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node is not function
+        for mark in node.decorator_list
+    }
+    return any(
+        isinstance(node, ast.Attribute)
+        and ast.unparse(node.value).rpartition(".")[2] == "jit"
+        and node.attr in _TORCHSCRIPT
+        and not (node.attr == "script" and node in alone)
+        for node in walk(view.module.tree)
     )
 
 
