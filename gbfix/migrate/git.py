@@ -6,12 +6,12 @@ It knows references, the index and their locks, nothing of what a migration make
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gbfix.errors import UserError
+from gbfix.source.git_command import GitError, run_git
 
 _PATIENCE = 2.0  # seconds
 
@@ -20,29 +20,17 @@ def run(
     folder: Path,
     *arguments: str,
     environment: Mapping[str, str] | None = None,
-    given: bytes | None = None,
+    given: bytes = b"",
 ) -> bytes:
     """What a git command prints.
 
     Raises:
         UserError: if it fails, with the first line that it says.
     """
-    command = ["git", "-C", str(folder), "-c", "core.quotePath=false", *arguments]
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            check=False,
-            input=given if given is not None else b"",
-            env={**os.environ, **(environment or {})},
-        )
-    except OSError:
-        raise UserError("git could not be run.") from None
-    if done.returncode:
-        said = os.fsdecode(done.stderr).strip().splitlines()
-        first = said[0].rstrip(".") if said else "it failed"
-        raise UserError(f"git {arguments[0]}: {first}.")
-    return done.stdout
+        return run_git(folder, *arguments, environment=environment, given=given)
+    except GitError as error:
+        raise UserError(f"{error}.") from None
 
 
 def works(root: Path, *arguments: str) -> bool:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from gbfix.errors import UserError
+from gbfix.source.git_command import GitError, run_git
 
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
 
@@ -27,10 +27,14 @@ class ChangedLines:
         self._root = Path(os.fsdecode(_git(folder, "rev-parse", "--show-toplevel").rstrip(b"\n")))
         if revision.startswith("-"):
             raise UserError(f"`{revision}` is no revision.")
-        _git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", what=revision)
         try:
-            self._base = _git(folder, "merge-base", revision, "HEAD").decode().strip()
-        except UserError:  # no commit in common
+            run_git(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        except GitError:
+            sentence = f"--diff-base: `{revision}` is no revision of this repository."
+            raise UserError(sentence) from None
+        try:
+            self._base = run_git(folder, "merge-base", revision, "HEAD").decode().strip()
+        except GitError:  # no commit in common
             self._base = revision
         changed = _git(self._root, "diff", "--name-status", "-z", "-M", self._base, "--")
         new = _git(self._root, "ls-files", "--others", "-z", "--exclude-standard")
@@ -80,16 +84,8 @@ def _added(diff: bytes) -> Iterable[int]:
         yield from range(start, start + count)
 
 
-def _git(folder: Path, *arguments: str, what: str | None = None) -> bytes:
-    command = ["git", "-C", str(folder), "-c", "core.quotePath=false", *arguments]
+def _git(folder: Path, *arguments: str) -> bytes:
     try:
-        done = subprocess.run(command, capture_output=True, check=False)
-    except OSError:
-        raise UserError("`--diff-base` needs git, which could not be run.") from None
-    if done.returncode:
-        said = os.fsdecode(done.stderr).strip().splitlines()
-        reason = (
-            f"`{what}` is no revision of this repository" if what else (said or ["git failed"])[0]
-        )
-        raise UserError(f"--diff-base: {reason}.")
-    return done.stdout
+        return run_git(folder, *arguments)
+    except GitError as error:
+        raise UserError(f"--diff-base: {error}.") from None
