@@ -38,6 +38,7 @@ REGISTRY = "https://meta-pytorch.github.io/compile-graph-break-site/gb/{}.html"
 _FILE = re.compile(r"<!-- file: (?P<name>\S+) -->\n```python\n(?P<text>.*?)```\n", re.S)
 _AFTER = re.compile(r"(?<=<!-- after: )(\S+)( -->\n```python\n)(?:.*?)(?=```\n)", re.S)
 _CONSOLE = re.compile(r"(?<=```console\n)\$ gbfix ([^\n]*)\n(?:.*?)(?=```\n)", re.S)
+_BREAKS = re.compile(r"(?<=<!-- breaks -->\n).*?(?=<!-- /breaks -->)", re.S)
 _RULES = re.compile(r"(?<=<!-- rules -->\n).*?(?=<!-- /rules -->)", re.S)
 
 
@@ -214,7 +215,17 @@ def readme(text: str) -> str:
             (folder / found["name"]).write_text(found["text"], encoding="utf-8")
         text = _CONSOLE.sub(lambda m: f"$ gbfix {m[1]}\n{_output(folder, m[1].split())}", text)
         text = _AFTER.sub(lambda m: f"{m[1]}{m[2]}{_rewritten(folder / m[1])}", text)
+    text = _BREAKS.sub(lambda _: _breaks_table(), text)
     return _RULES.sub(lambda _: _rules_table("docs/") + "\n", text)
+
+
+def _breaks_table() -> str:
+    """The sums of the table of breaks that was measured last, by what removes them."""
+    measured = (ROOT / "benchmarks" / "results" / "break_table.md").read_text(encoding="utf-8")
+    lines = [line for line in measured.splitlines() if line.startswith("|")]
+    total = next(line for line in lines if "**total**" in line)
+    names, sums = ([cell.strip() for cell in line.split("|")[2:6]] for line in (lines[0], total))
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (names, ["---"] * 4, sums))
 
 
 def _output(folder: Path, arguments: Sequence[str]) -> str:
