@@ -28,8 +28,9 @@ A loop over `lengths.tolist()` then runs over the tensor. A slice that is given 
 another tensor, `out[i, :n] = x[i, :n]`, takes the elements of that.
 
 Any number of dimensions may have such bounds. A bound beyond the end means the end, as in Python. A
-negative bound would count from the end in eager code and means the beginning here, which is why the
-fix asks for a review; a bound that is written as negative is left alone.
+bound that is a difference, `mask[i, n - 2 :] = 0`, counts from the end where it is negative, in the
+compiled path too. Any other negative bound means the beginning there, which is why the fix asks for
+a review; a bound that is written as negative is left alone.
 """
 
 from __future__ import annotations

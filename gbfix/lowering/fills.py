@@ -7,7 +7,7 @@ number is followed to its slices is known in `windows`; nothing is known here of
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import NotApplicable, Refused
@@ -19,6 +19,8 @@ from gbfix.codegen.guards import compiling
 from gbfix.fixes import Context
 from gbfix.lowering.windows import Windows
 from gbfix.source.text import Edit
+
+_NEGATING = (ast.Sub, ast.USub)
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class Fills(Windows):
             texts.pop()
         rows = f"[{', '.join(texts)}]"
         made = self._spread(f"{self.torch}.arange({size}, device={base}.device)", part, cut)
-        test = _all_of(self._tests(places, cut.part))
+        test = _all_of(self._tests(places, cut.part, size, []))
         return [
             f"{size} = min({base}.shape[{dimension}], {given}.shape[{dimension}])",
             f"{part} = {base}{rows}",
@@ -197,16 +199,43 @@ class Fills(Windows):
             if made not in places:
                 places[made] = names.take("places")
                 lines.append(f"{places[made]} = {made}")
-            tests += self._tests(places[made], cut.part)
+            tests += self._tests(places[made], cut.part, size, lines)
         return [*lines, f"{base}.masked_fill_({_all_of(tests)}, {flat(view, statement.value)})"]
 
-    def _tests(self, places: str, part: ast.Slice) -> list[str]:
+    def _tests(self, places: str, part: ast.Slice, size: str, lines: list[str]) -> list[str]:
         tests = []
         if part.lower is not None and not _is_zero(part.lower):
-            tests.append(f"{places} >= {self._bound(part.lower)}")
+            tests.append(f"{places} >= {self._from_start(part.lower, size, lines)}")
         if part.upper is not None:
-            tests.append(f"{places} < {self._bound(part.upper)}")
+            tests.append(f"{places} < {self._from_start(part.upper, size, lines)}")
         return tests
+
+    def _from_start(self, node: ast.expr, size: str, lines: list[str]) -> str:
+        """A bound as an operand; a difference may be negative, and then counts from the end."""
+        text = self._bound(node)
+        if not self._is_difference(node):
+            return text
+        value = self.analysis.values.get(node)
+        if value is None or value.only(Kind.STATIC) or not lines:
+            raise Refused("negative-bound", f"`{ast.unparse(node)}` may count from the end")
+        name = text
+        if not text.isidentifier():
+            name = self.context.names.take("bound")
+            lines.append(f"{name} = {text.removeprefix('(').removesuffix(')')}")
+        return f"{self.torch}.where({name} < 0, {name} + {size}, {name})"
+
+    def _is_difference(self, node: ast.expr) -> bool:
+        """Whether something is subtracted in a bound, or in what a name in it was bound to."""
+        for inner in _arithmetic(node):
+            if isinstance(inner, (ast.BinOp, ast.UnaryOp)) and isinstance(inner.op, _NEGATING):
+                return True
+            made = self.definitions.latest(inner) if isinstance(inner, ast.Name) else None
+            if made is not None and any(
+                isinstance(n, (ast.BinOp, ast.UnaryOp)) and isinstance(n.op, _NEGATING)
+                for n in _arithmetic(made.value)
+            ):
+                return True
+        return False
 
     def _bound(self, node: ast.expr) -> str:
         """A bound as an operand; one element of any shape is as good as a number."""
@@ -243,6 +272,16 @@ class Fills(Windows):
             return cut.before
         assert cut.behind is not None
         return -1 - cut.behind
+
+
+def _arithmetic(node: ast.expr) -> Iterator[ast.expr]:
+    """The operators of an expression and what they meet, without what stands in calls and indices."""
+    yield node
+    if isinstance(node, ast.BinOp):
+        yield from _arithmetic(node.left)
+        yield from _arithmetic(node.right)
+    elif isinstance(node, ast.UnaryOp):
+        yield from _arithmetic(node.operand)
 
 
 def _all_of(tests: list[str]) -> str:
