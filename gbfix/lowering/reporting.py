@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.decorators import disabled
 from gbfix.analysis.effects import effects
 from gbfix.analysis.expressions import dotted
 from gbfix.analysis.logs import is_log_call
@@ -222,7 +223,7 @@ class _Search:
         if name in self.context.analysis.before.get(self.statements[-1], {}) or len(bound) != 1:
             raise Refused("value-used", f"`{name}` is given the value")
         for info in module.functions():
-            if info.node not in self.context.facts.region:
+            if info.node not in self.context.facts.region and not disabled(info):
                 continue
             for node in walk(info.node):
                 if isinstance(node, ast.Name) and node.id == name:
@@ -236,7 +237,8 @@ class _Search:
         region = self.context.facts.region
         for module in self.context.facts.project.naming(attribute):
             for info in module.functions():
-                if info.node not in region:
+                # What is left to Python runs in compiled calls, too.
+                if info.node not in region and not disabled(info):
                     continue
                 analysis = self.context.facts.analysis(info)
                 for node in walk(info.node):
