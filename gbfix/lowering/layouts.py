@@ -51,6 +51,34 @@ def check_layouts(
             raise Refused("different-shapes", "one arm reduces a dimension and the other does not")
 
 
+def check_casts(
+    names: Sequence[str],
+    bound: Sequence[tuple[ast.expr | None, ast.expr | None]],
+    values: Sequence[tuple[Value, Value]],
+) -> None:
+    """Refuse what one arm casts and the other leaves as it is: there would be nothing to cast else.
+
+    `bound` holds what each arm binds each output to, None where it leaves it alone.
+
+    Raises:
+        Refused: naming the difference.
+    """
+    for name, (a, b), (x, y) in zip(names, bound, values, strict=True):
+        cast = a if b is None else b if a is None else None
+        if x.dtype != y.dtype and isinstance(cast, ast.Call) and _casts(cast, name):
+            raise Refused("different-dtypes", "one arm casts its result and the other does not")
+
+
+def _casts(call: ast.Call, name: str) -> bool:
+    """Whether a call may give a tensor another dtype; one that names a device alone does not."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _CASTS:
+        return False
+    if ast.unparse(call.func.value) != name:
+        return False
+    given = [*call.args, *(k.value for k in call.keywords)]
+    return not given or not all(ast.unparse(g).rpartition(".")[2] == "device" for g in given)
+
+
 def check_types(values: Sequence[tuple[Value, Value]]) -> None:
     """Refuse results of different dtype families, within an output or among outputs.
 
