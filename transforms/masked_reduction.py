@@ -2,7 +2,9 @@
 
 `x[mask].sum()` is the sum of `x` with zeros elsewhere, `x[mask].mean()` that sum over the number of
 true elements, and so on for `max`, `min`, `any`, `all`, `prod`, `norm`, `std`, `var`, and losses of
-two selections. The eager path stays the original.
+two selections, also with `reduction="none"`. Where a setting says how to reduce,
+`if self.reduction == "sum": return losses.sum()`, each way gets its dense form. The eager path stays
+the original.
 
 Before:
 

@@ -12,7 +12,7 @@ import re
 from gbfix.analysis import torch_table
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.modes import Mode
+from gbfix.analysis.modes import OF_OTHERS, Mode
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.diagnoses import (
@@ -39,8 +39,6 @@ _STATIC_TEST = re.compile(
     r"id='isinstance'|attr='dtype'.*attr='(?:bool|float16)'|attr='dim'|attr='training'"
     r"|attr='is_floating_point'|attr='shape'.*attr='numel'"
 )
-# What is asked not of the operation itself: the module, the other side of an operator, what is reduced.
-_OF_OTHERS = re.compile(r"attr='training'|attr='shape'.*attr='numel'|attr='dtype'.*attr='float16'")
 
 
 def shape_from_data(node: ast.expr, analysis: Analysis) -> Diagnosis | None:
@@ -148,7 +146,7 @@ def treated_beside(node: ast.expr, mode: Mode) -> bool:
     for left in mode.undecided():
         if left and all(
             _STATIC_TEST.search(literal)
-            and (_OF_OTHERS.search(literal) or any(f"id='{n}'" in literal for n in names))
+            and (OF_OTHERS.search(literal) or any(f"id='{n}'" in literal for n in names))
             for literal in left
         ):
             return True

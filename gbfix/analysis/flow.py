@@ -20,7 +20,7 @@ from gbfix.analysis.operators import binary
 from gbfix.analysis.paths import Paths
 from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.record import Analysis, Condition, Place, merge
-from gbfix.analysis.trees import children, is_generator, walk
+from gbfix.analysis.trees import children, is_generator, takes_all, walk
 from gbfix.analysis.values import (
     MAYBE,
     NONE,
@@ -297,7 +297,7 @@ class _Flow(Paths):
     def _do_match(self, node: ast.Match) -> Environment | None:
         self.condition(node.subject, node)
         outer = self.environment
-        ends: list[Environment | None] = [outer]
+        ends: list[Environment | None] = [] if takes_all(node.cases[-1]) else [outer]
         for case in node.cases:
             self.environment = dict(outer)
             for pattern in walk(case.pattern):

@@ -8,10 +8,17 @@ is known to be done. Knows propositions over expression texts, nothing of tensor
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 from gbfix.analysis.trees import walk
+
+# What is asked not of an operation itself: the module, the other side of an operator, what is reduced.
+OF_OTHERS = re.compile(
+    r"attr='training'|attr='shape'.*attr='numel'|attr='dtype'.*attr='float16'"
+    r"|attr='is_floating_point'"
+)
 
 COMPILING = "<compiling>"
 IS_COMPILING = frozenset(
@@ -167,13 +174,21 @@ def asked_beside(owner: ast.stmt, mode: Mode) -> bool:
     """
     names: set[str] | None = None
     for left in mode.undecided():
-        if not left or not all("id='isinstance'" in k and "attr='Tensor'" in k for k in left):
+        if not left or not all(_of_tensor(k) or OF_OTHERS.search(k) for k in left):
             continue
         if names is None:
             names = {n.id for n in walk(owner) if isinstance(n, ast.Name)}
-        if all(any(f"id='{name}'" in literal for name in names) for literal in left):
+        if all(
+            OF_OTHERS.search(literal) or any(f"id='{name}'" in literal for name in names)
+            for literal in left
+        ):
             return True
     return False
+
+
+def _of_tensor(literal: str) -> bool:
+    """Whether a literal asks `isinstance(x, torch.Tensor)`."""
+    return "id='isinstance'" in literal and "attr='Tensor'" in literal
 
 
 def _asks(test: ast.expr, compiling: Recognize) -> bool:

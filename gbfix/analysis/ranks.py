@@ -128,7 +128,8 @@ class Ranks:
             return self._unpacked.get(name) if name in self._parameters else None
         if name in self._active:
             return None
-        if name in self._parameters and name not in self._unpacked:
+        given = name in self._parameters and not self._bound_before(name, node)
+        if given and name not in self._unpacked:
             return None
         self._active.add(name)
         try:
@@ -139,9 +140,19 @@ class Ranks:
             }
         finally:
             self._active.discard(name)
-        if name in self._parameters:
+        if given:
             ranks.add(self._unpacked[name])
         return ranks.pop() if len(ranks) == 1 else None
+
+    def _bound_before(self, name: str, node: ast.Name) -> bool:
+        """Whether a statement above, which always runs, gives a name another tensor."""
+        for statement in self.analysis.info.node.body:
+            if statement.lineno >= node.lineno:
+                return False
+            if isinstance(statement, ast.Assign) and not _keeps_itself(statement.value, name):
+                if any(isinstance(t, ast.Name) and t.id == name for t in statement.targets):
+                    return True
+        return False
 
     def _starred(self, node: ast.Starred) -> int | None:
         """Of each element of what a loop goes over, which is kept as if it were starred."""

@@ -275,3 +275,9 @@ def first_line(statement: ast.stmt) -> int:
     """The line on which a statement begins, decorators included."""
     decorators = getattr(statement, "decorator_list", None)
     return min(statement.lineno, decorators[0].lineno) if decorators else statement.lineno
+
+
+def takes_all(case: ast.match_case) -> bool:
+    """Whether a case is `case _:`, or binds a name to whatever there is."""
+    pattern = case.pattern
+    return case.guard is None and isinstance(pattern, ast.MatchAs) and pattern.pattern is None

@@ -19,7 +19,7 @@ from gbfix.analysis.project import Function, Module
 from gbfix.analysis.trees import first_line
 from gbfix.source.text import Edit, SourceFile
 
-Positioned = ast.expr | ast.stmt
+Positioned = ast.expr | ast.stmt | ast.pattern
 
 
 # Triple quotes and continued lines; since Python 3.12 also the braces of any f-string.

@@ -22,6 +22,7 @@ from gbfix.lowering.companions import companion
 from gbfix.lowering.dense import norms
 from gbfix.lowering.dense.block import DenseBlock, Found
 from gbfix.lowering.dense.choices import add_choice, is_choice
+from gbfix.lowering.dense.settled import add_settled, is_settled
 from gbfix.lowering.gates import (
     add_gate,
     is_gate,
@@ -166,6 +167,9 @@ def _add(made: DenseBlock, block: list[ast.stmt], position: int) -> None:
     statement = block[position]
     if statement in made.context.analysis.eager:
         raise Refused("mixed-modes", "an eager-only statement stands between")
+    if isinstance(statement, (ast.If, ast.Match)) and is_settled(statement, made.context):
+        add_settled(made, statement, _add)
+        return
     if isinstance(statement, ast.If):
         if is_choice(statement, made.context):
             add_choice(made, statement)

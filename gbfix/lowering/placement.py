@@ -16,8 +16,9 @@ from gbfix.analysis.trees import walk
 from gbfix.codegen import layout
 from gbfix.codegen.guards import compiling, operands
 from gbfix.fixes import Context
+from gbfix.lowering.asked_inside import asked_inside
 from gbfix.lowering.branch import Branch
-from gbfix.lowering.views import is_elif, walk_scope
+from gbfix.lowering.views import final_returns, is_elif, walk_scope
 from gbfix.source.text import Edit
 
 
@@ -39,7 +40,8 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
     node = branch.node
     alone = branch.is_elif or branch.ends or branch.leaves
     guards = with_tensor_guards(branch.split.guards, branch.asked, torch)
-    lead = compiled_block(node, body, torch, guards, context, join="" if alone else "el")
+    tests, join = asked_inside(branch, context), "" if alone else "el"
+    lead = compiled_block(node, body, torch, guards, context, join=join, tests=tests)
     return (
         lead,
         *unlike_shapes(node, branch.split.guards, torch, context),
@@ -226,7 +228,8 @@ def replacing(branch: Branch, body: str, context: Context) -> tuple[Edit, ...]:
     view, node = context.view, branch.node
     last: ast.stmt = branch.rest[-1] if branch.rest else node
     start, end = view.start(node), view.end(last)
-    if branch.is_elif or branch.split.guards or branch.asked or not view.starts_line(node):
+    guarded = branch.split.guards or branch.asked or asked_inside(branch, context)
+    if branch.is_elif or guarded or not view.starts_line(node):
         raise Refused("keeps-original", "the test has static parts")
     if view.has_comment(start, end):
         raise Refused("keeps-original", "comments would be lost")
@@ -271,8 +274,8 @@ def beside_all(
 ) -> tuple[Edit, ...]:
     """Put one compiled path before consecutive statements, which become its alternative.
 
-    `tests` are further conditions of the compiled path, decided while tracing. Statements that end
-    with a `return` stay as they are; a single `if` becomes an `elif`; others move below `else:`.
+    `tests` are further conditions of the compiled path, decided while tracing. Statements that
+    return on every path stay as they are; a single `if` becomes an `elif`; others move below `else:`.
 
     Raises:
         Refused: if the statements share a line with others.
@@ -289,7 +292,7 @@ def beside_all(
     head = layout.header("if", [compiling(torch), *tests], width=width, unit=context.unit)
     text = layout.indent(f"{head}\n{layout.indent(body, context.unit)}\n", indent)
     lead = text.removeprefix(indent)
-    if isinstance(last, ast.Return):
+    if final_returns(statements):
         return (Edit(start, start, f"{lead}{indent}"),)
     if isinstance(first, ast.If) and len(statements) == 1:
         return (Edit(start, start, f"{lead}{indent}el"),)

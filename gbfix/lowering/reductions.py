@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.reads import needs_integer
-from gbfix.lowering.dense.forms import is_there_before
+from gbfix.lowering.dense.forms import check_sides, is_there_before
 from gbfix.lowering.selection import Lowered, Selection
 
 if TYPE_CHECKING:
@@ -226,6 +226,9 @@ def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | Non
         raise Refused("other-mask", "prediction and target were selected by different masks")
     options = {k.arg: k for k in node.keywords}
     function = block.context.view.text(node.func)
+    told = options.get("reduction")
+    if told is not None and isinstance(told.value, ast.Constant) and told.value.value == "none":
+        return _each(block, node, name, function, first)
     block.found.reductions += 1
     block.found.reordered = True
     if name in {"cross_entropy", "nll_loss"}:
@@ -244,6 +247,21 @@ def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | Non
     # The two may broadcast, so that there are more losses than predictions.
     divisor = _divisor(block, replace(first, sample=each), wide)
     return Lowered(f"{total} / {divisor}", changed=True)
+
+
+def _each(block: DenseBlock, node: ast.Call, name: str, function: str, first: Lowered) -> Lowered:
+    """The losses of the rows one by one, which are rows again."""
+    assert first.rows is not None
+    if name in {"cross_entropy", "nll_loss"}:
+        text = _classes(block, node, function, first, block.lower(node.args[1]))
+        if first.rows.rank != 1:
+            text = f"{text}.reshape({first.rows.mask}.shape)"
+        return replace(first, text=text, bare=True, extra=0)
+    second = block.lower(node.args[1], fill=0)
+    check_sides(block, first, second, node.args[1])
+    rest = [f"{k.arg}={block.context.view.text(k.value)}" for k in node.keywords]
+    text = f"{function}({', '.join([first.text, second.text, *rest])})"
+    return replace(first, text=text, bare=True)
 
 
 def _options(options: dict[str | None, ast.keyword], block: DenseBlock) -> tuple[str, list[str]]:
@@ -268,15 +286,23 @@ def _classified(
     block: DenseBlock, node: ast.Call, function: str, first: Lowered, second: Lowered
 ) -> Lowered:
     """Labels that were not selected get the index that the loss ignores."""
-    assert first.rows is not None
     _check_guarded(block, first, "cross_entropy")
+    return _made(_classes(block, node, function, first, second))
+
+
+def _classes(
+    block: DenseBlock, node: ast.Call, function: str, first: Lowered, second: Lowered
+) -> str:
+    """A loss of classes in dense form, reduced as its options say."""
+    assert first.rows is not None
     ignored, rest = "-100", []
     for keyword in node.keywords:
         text = block.context.view.text(keyword.value)
         if keyword.arg == "ignore_index":
             ignored = text
         elif keyword.arg == "reduction":
-            if not isinstance(keyword.value, ast.Constant) or keyword.value.value not in _REDUCED:
+            how = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            if how not in {*_REDUCED, "none"}:
                 raise Refused("reduction-form", f"`reduction={text}` has no dense form here")
         elif keyword.arg not in {"weight", "label_smoothing"}:
             raise Refused("reduction-form", f"`{keyword.arg}` has no dense form here")
@@ -292,4 +318,4 @@ def _classified(
         labels = (
             f"{labels}.flatten(0, {last})" if first.rows.rank is None else f"{labels}.flatten()"
         )
-    return _made(f"{function}({', '.join([scores, labels, *rest])})")
+    return f"{function}({', '.join([scores, labels, *rest])})"

@@ -7,6 +7,8 @@ to values with dimensions of their own. Knows masks and ranks, nothing of statem
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from gbfix.analysis.conditions import Refused
@@ -158,6 +160,13 @@ class Masks:
         """What has the dimensions of a mask and is there before the block; None if nothing is."""
         own = {name for name, _ in self._named.values()}
         return selection.root if selection.mask in own else selection.mask
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Names that masks get meanwhile are forgotten: they are not bound on every path."""
+        named, wide = dict(self._named), dict(self._wide)
+        yield
+        self._named, self._wide = named, wide
 
     def changed(self, name: str) -> None:
         """A name was bound or changed: masks that were computed from it are computed anew."""

@@ -14,7 +14,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.modes import COMPILING, when_true
 from gbfix.analysis.project import Module
-from gbfix.analysis.trees import children, walk
+from gbfix.analysis.trees import children, takes_all, walk
 from gbfix.lowering.output import only_speaks
 
 # What stands in these may not be evaluated, or more than once.
@@ -99,16 +99,10 @@ def final_returns(body: Sequence[ast.stmt]) -> list[ast.Return]:
     blocks: list[list[ast.stmt]] = []
     if isinstance(last, ast.If):
         blocks = [last.body, last.orelse]
-    elif isinstance(last, ast.Match) and _takes_all(last.cases[-1]):
+    elif isinstance(last, ast.Match) and takes_all(last.cases[-1]):
         blocks = [case.body for case in last.cases]
     ends = [final_returns(block) for block in blocks]
     return [end for found in ends for end in found] if all(ends) else []
-
-
-def _takes_all(case: ast.match_case) -> bool:
-    """Whether a case is `case _:`, or binds a name to whatever there is."""
-    pattern = case.pattern
-    return case.guard is None and isinstance(pattern, ast.MatchAs) and pattern.pattern is None
 
 
 def returns(body: Sequence[ast.stmt]) -> bool:

@@ -9,6 +9,8 @@ elsewhere are filled with a harmless value first, so that no NaN reaches a gradi
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gbfix.analysis.conditions import Refused
@@ -130,6 +132,14 @@ class DenseBlock:
             selection = held.rows or held.count
             if selection is not None and name in selection.reads:
                 raise Refused("mask-changes", f"`{name}` changes while its selection is in use")
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Lower statements that run in some calls only: what they name and bind is theirs."""
+        held, indices, unread = dict(self.held), dict(self.indices), set(self.unread)
+        with self.masks.apart():
+            yield
+        self.held, self.indices, self.unread = held, indices, unread & self.unread
 
     def add(self, statement: ast.stmt) -> None:
         """Lower one statement.

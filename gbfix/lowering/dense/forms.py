@@ -177,7 +177,7 @@ def compose_call(
     """A call's source with changed arguments; a changed receiver is put in parentheses."""
     fixed = [
         (c, replace(v, text=v.operand, bare=True))
-        if isinstance(node.func, ast.Attribute) and c is node.func.value
+        if isinstance(node.func, ast.Attribute) and c is node.func.value and isinstance(c, BARE)
         else (c, v)
         for c, v in children
     ]

@@ -1,0 +1,73 @@
+"""What compiled paths inside of an arm ask before they do without a selection.
+
+Beside `if torch.compiler.is_compiling() and x.dtype != torch.float16:` rows are selected as before, at
+which Dynamo ends the graph in other code, but fails within an arm of `torch.cond`. So the path
+around the arm asks the same.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.conditions import Refused
+from gbfix.analysis.dynamic import shape_from_data
+from gbfix.analysis.modes import OF_OTHERS
+from gbfix.analysis.trees import of_kind, walk
+from gbfix.fixes import Context
+from gbfix.lowering.branch import Arm, Branch
+
+
+def asked_inside(branch: Branch, context: Context) -> list[str]:
+    """The tests that the compiled path around a branch has to make as well.
+
+    Raises:
+        Refused: where a test asks for something that only the arm knows.
+    """
+    found: dict[str, None] = {}
+    for arm in branch.arms:
+        if not _selects(arm, context):
+            continue
+        bound = {
+            n.id
+            for s in arm.statements
+            for n in of_kind(s, ast.Name)
+            if isinstance(n.ctx, ast.Store)
+        }
+        for test in _tests(arm, context):
+            text = context.view.text(test)
+            if any(isinstance(n, ast.Name) and n.id in bound for n in walk(test)):
+                raise Refused(
+                    "dynamic-shape-in-arm", f"rows are selected in an arm unless `{text}`"
+                )
+            found[text] = None
+    return list(found)
+
+
+def _selects(arm: Arm, context: Context) -> bool:
+    """Whether an arm still selects rows, for what a path beside does not take."""
+    analysis = context.analysis
+    nodes = (n for s in arm.statements for n in walk(s) if isinstance(n, (ast.Subscript, ast.Call)))
+    return any(
+        shape_from_data(n, analysis) is not None
+        for n in nodes
+        if (place := analysis.places.get(n)) is not None and not place.mode.eager
+    )
+
+
+def _tests(arm: Arm, context: Context) -> list[ast.expr]:
+    """What is asked beside the question whether the code is compiled, but not of the mask itself.
+
+    What is no mask selects as many rows as it says.
+    """
+    found: list[ast.expr] = []
+    for node in (n for s in arm.statements for n in of_kind(s, ast.If)):
+        operands = node.test.values if isinstance(node.test, ast.BoolOp) else []
+        asks = [
+            isinstance(o, ast.Call)
+            and (value := context.analysis.values.get(o.func)) is not None
+            and context.facts.asks_compiling(value.reference)
+            for o in operands
+        ]
+        if any(asks):
+            found += [o for o, asked in zip(operands, asks, strict=True) if not asked]
+    return [test for test in found if OF_OTHERS.search(ast.dump(test))]
