@@ -41,6 +41,7 @@ _DENSE = frozenset(
 _INTEGER = frozenset(
     ["argmax", "argmin", "argsort", "long", "int", "count_nonzero", "bincount", "searchsorted"]
 )
+_FOUND = frozenset({"where", "nonzero", "argwhere"})
 _ADDING = frozenset("sum prod cumsum cumprod".split())
 _KEEPING = frozenset("max min amax amin median".split())
 # They arrange the elements of a tensor anew, or pick some, and leave the dtype as it is.
@@ -101,7 +102,7 @@ def operation_result(
         fields = tuple(zip(names[0].split(","), items, strict=True)) if names else None
         return replace(sequence(items), fields=fields)
     if word == "tensor_list":
-        return container(tensor())
+        return container(replace(tensor(), integer=operation.last_name in _FOUND))
     if word == "number":
         return SCALAR
     if operation.name == "Tensor.tolist":
@@ -142,7 +143,7 @@ def _without_dtype(
         unshared=not operation.alias and not operation.mutates,
     )
     last = operation.last_name
-    if last in _INTEGER:
+    if last in _INTEGER or (last in _FOUND and last != "where"):
         result = replace(result, integer=True)
     if operation.name in _LIKE and first is not None:
         return replace(tensor(like=first), unshared=True)

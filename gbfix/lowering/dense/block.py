@@ -88,6 +88,8 @@ class DenseBlock:
 
     def selected_by(self, node: ast.Subscript) -> ast.expr | None:
         """The mask of an index, also of something that is only known by being indexed with one."""
+        if self.index(node.slice) is not None:
+            return None
         mask = selected_by(node, self.context.analysis)
         if mask is None and ast.unparse(node.slice) in self.known:
             base = self.context.analysis.values.get(node.value)
