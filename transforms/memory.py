@@ -26,8 +26,8 @@ After:
 Where a branch stands under such a test, it has to be seen that both ways give the same values: the
 tensor itself, or a copy of it, and that neither is changed in place later. What is only raised for an
 address is not raised while compiling. `is_inference`, `is_pinned` and `is_shared` count as false while
-compiling. `torch.is_inference_mode_enabled()` does so only beside `not torch.is_grad_enabled()`, which
-it implies: elsewhere it chooses what is computed.
+compiling, unless an expression chooses a value by them. `torch.is_inference_mode_enabled()` does so
+only beside `not torch.is_grad_enabled()`, which it implies: elsewhere it chooses what is computed.
 """
 
 from __future__ import annotations
@@ -82,6 +82,7 @@ def _origin(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:
     tested = isinstance(parent, (ast.If, ast.IfExp)) and parent.test is operand
     if not (conjunction or disjunction or tested or isinstance(parent, ast.Return)):
         raise Refused("value-used", "the answer is used for more than a test")
+    _check_choice(operand, parents)
     owner = _decided(operand, parents)
     if isinstance(call.func, ast.Attribute) and call.func.attr == _MODE:
         raises = owner is not None and _raises(owner.body)
@@ -112,6 +113,23 @@ def _origin(call: ast.Call, statement: ast.stmt, context: Context) -> Fix:
             inner = outer = ""
         edits = (Edit(start, start, f"({inner}{text}"), Edit(end, end, f"{outer})"))
     return Fix("memory", Safety.REVIEW, _FALSE, edits, context.needs_torch)
+
+
+def _check_choice(operand: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> None:
+    """In inference mode the answer is yes, so an expression may only choose between copies by it.
+
+    Raises:
+        Refused: where it chooses between values.
+    """
+    while isinstance(parents[operand], (ast.BoolOp, ast.UnaryOp)):
+        operand = parents[operand]
+    chosen = parents[operand]
+    if not isinstance(chosen, ast.IfExp) or chosen.test is not operand:
+        return
+    arms = (chosen.body, chosen.orelse)
+    names = {a.id if isinstance(a, ast.Name) else copied_name(a) for a in arms}
+    if len(names) != 1 or None in names:
+        raise Refused("mode-decides", "the answer chooses a value, in compiled code too")
 
 
 def _asks_gradients(test: ast.AST) -> bool:
