@@ -75,8 +75,8 @@ def _asked(node: ast.BoolOp) -> list[ast.expr]:
 
 def _treated(test: ast.expr, analysis: Analysis) -> bool:
     """Whether a compiled path stands beside, for every tensor that the test may meet."""
-    places = [(n, analysis.places.get(n)) for n in walk(test) if isinstance(n, ast.Call)]
-    return any(place is not None and treated_beside(n, place.mode) for n, place in places)
+    places = [analysis.places.get(n) for n in walk(test) if isinstance(n, ast.Call)]
+    return any(place is not None and treated_beside(place.mode) for place in places)
 
 
 def _condition_site(

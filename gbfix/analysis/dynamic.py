@@ -12,8 +12,7 @@ import re
 from gbfix.analysis import torch_table
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.modes import OF_OTHERS, Mode
-from gbfix.analysis.trees import walk
+from gbfix.analysis.modes import Mode
 from gbfix.analysis.values import Kind, Value
 from gbfix.diagnoses import (
     DATA_SIZE,
@@ -134,7 +133,7 @@ def _size_from_data(node: ast.Call, name: str, analysis: Analysis) -> bool:
     return True
 
 
-def treated_beside(node: ast.expr, mode: Mode) -> bool:
+def treated_beside(mode: Mode) -> bool:
     """Whether a compiled path stands beside, under tests that are decided while tracing.
 
     `if torch.compiler.is_compiling() and mask.dtype == torch.bool:` leaves to what follows only masks
@@ -142,12 +141,7 @@ def treated_beside(node: ast.expr, mode: Mode) -> bool:
     """
     if not mode.exclusions:
         return False
-    names = {n.id for n in walk(node) if isinstance(n, ast.Name)}
     for left in mode.undecided():
-        if left and all(
-            _STATIC_TEST.search(literal)
-            and (OF_OTHERS.search(literal) or any(f"id='{n}'" in literal for n in names))
-            for literal in left
-        ):
+        if left and all(_STATIC_TEST.search(literal) for literal in left):
             return True
     return False

@@ -143,7 +143,7 @@ class _Collector(ast.NodeVisitor):
                     booleans = booleans or selected_by(node, self.analysis) is not None
                     place = self.analysis.places.get(node)
                     # What is left to a path beside this one is no mask here.
-                    if place is not None and treated_beside(node, place.mode):
+                    if place is not None and treated_beside(place.mode):
                         booleans = False
                     (self.effects.dynamic if booleans else self.effects.partial).append(node)
         self.generic_visit(node)

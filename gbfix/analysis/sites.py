@@ -63,7 +63,7 @@ def _data_shapes(analysis: Analysis, facts: Facts) -> Iterator[BreakSite]:
         if place.mode.eager or place.statement in analysis.eager:
             continue
         diagnosis = shape_from_data(node, analysis)
-        if diagnosis is None or treated_beside(node, place.mode):
+        if diagnosis is None or treated_beside(place.mode):
             continue
         if facts.is_made(CAPTURE_SHAPES, analysis.info):
             continue

@@ -8,6 +8,7 @@ what is done with the rows.
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gbfix.analysis.conditions import Refused
@@ -100,10 +101,18 @@ def _plain_nonzero(node: ast.expr, analysis: Analysis) -> ast.expr | None:
     return given[0] if name in {"nonzero", "argwhere"} and len(given) == 1 else None
 
 
-def row_index(mask: ast.expr, masks: Masks, context: Context, *, computed: bool = True) -> Index:
+def row_index(
+    mask: ast.expr,
+    masks: Masks,
+    context: Context,
+    *,
+    computed: bool = True,
+    bound: Collection[str] = (),
+) -> Index:
     """The rows that a mask of one dimension selects.
 
-    Without `computed` only a mask that is there already is asked how many dimensions it has.
+    Without `computed` only a mask that is there already is asked how many dimensions it has. What is
+    `bound` since then cannot be asked for before.
 
     Raises:
         Refused: where the mask is no boolean mask, or cannot be asked for its dimensions.
@@ -117,10 +126,19 @@ def row_index(mask: ast.expr, masks: Masks, context: Context, *, computed: bool 
                     "mask-shape", f"`{ast.unparse(mask)}` is not proven to have one dimension"
                 )
             asked = operand(context.view, mask)
+        if not names_in(mask).isdisjoint(bound):
+            raise Refused(
+                "mask-shape", f"`{ast.unparse(mask)}` is not proven to have one dimension"
+            )
         masks.require(f"{asked}.dim() == 1")
     elif selection.rank != 1:
         raise Refused("mask-shape", f"`{ast.unparse(mask)}` has more than one dimension")
     return Index(selection)
+
+
+def names_in(node: ast.expr) -> set[str]:
+    """The variables that an expression reads."""
+    return {n.id for n in walk(node) if isinstance(n, ast.Name)}
 
 
 def _may_be_asked_again(node: ast.AST) -> bool:
@@ -135,16 +153,23 @@ def _names(node: ast.expr) -> set[str]:
 
 
 def pair_index(
-    names: tuple[str, str], mask: ast.expr, masks: Masks, context: Context, numbered: str | None
+    names: tuple[str, str],
+    mask: ast.expr,
+    masks: Masks,
+    context: Context,
+    numbered: str | None,
+    *,
+    row: str | None = None,
 ) -> dict[str, Index]:
     """Rows and slots found in a mask of two dimensions.
 
-    `numbered` is a loop variable that was a tensor of one element and is an integer now.
+    `numbered` is a loop variable that was a tensor of one element and is an integer now; `row` tells
+    which of the names holds rows, where that is known.
 
     Raises:
         Refused: where neither name is used as rows.
     """
-    row = _row_name(names, context)
+    row = row or _row_name(names, context)
     if row is None:
         raise Refused("index-use", "the indices that are found are not used to gather and add rows")
     root = mask

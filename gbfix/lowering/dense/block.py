@@ -100,14 +100,16 @@ class DenseBlock:
     @property
     def names(self) -> set[str]:
         """Names that hold selected rows, or where they are."""
-        return {*self.held, *self.indices}
+        return {*self.held, *(name.partition("[")[0] for name in self.indices)}
 
     def index(self, node: ast.expr) -> Index | None:
-        return self.indices.get(node.id) if isinstance(node, ast.Name) else None
+        """Indices that were found: a name, or one of the tuple that it holds, `found[1]`."""
+        plain = isinstance(node, (ast.Name, ast.Subscript))
+        return self.indices.get(ast.unparse(node)) if plain and self.indices else None
 
     def mentions(self, node: ast.AST) -> bool:
         for inner in walk(node):
-            if isinstance(inner, ast.Name) and (inner.id in self.held or inner.id in self.indices):
+            if isinstance(inner, ast.Name) and inner.id in self.names:
                 return True
             if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Load):
                 if self.selected_by(inner) is not None:

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import selected_by
-from gbfix.analysis.trees import walk
+from gbfix.analysis.trees import of_kind, walk
+from gbfix.codegen.expressions import operand
 from gbfix.lowering.dense.forms import copy_with
 from gbfix.lowering.dense.stores import accumulate, check_place, store, store_augmented
 from gbfix.lowering.dense.zeros import only_reduced
-from gbfix.lowering.routing import distinct_rows, found_in, found_rows, pair_index, row_index
+from gbfix.lowering.routing import (
+    distinct_rows,
+    found_in,
+    found_rows,
+    names_in,
+    pair_index,
+    row_index,
+)
 
 if TYPE_CHECKING:
     from gbfix.lowering.dense.block import DenseBlock
@@ -44,8 +52,9 @@ def finds(block: DenseBlock, target: ast.expr, value: ast.expr) -> bool:
     if isinstance(target, ast.Name):
         mask = found_rows(value, analysis)
         if mask is None:
-            return False
-        block.indices[target.id] = row_index(mask, block.masks, block.context)
+            kept = found_in(value, analysis)
+            return kept is not None and keeps_found(block, target.id, kept)
+        block.indices[target.id] = row_index(mask, block.masks, block.context, bound=block.bound)
         return True
     if isinstance(target, ast.Tuple):
         mask = found_in(value, analysis)
@@ -53,7 +62,7 @@ def finds(block: DenseBlock, target: ast.expr, value: ast.expr) -> bool:
         if mask is None or len(names) != len(target.elts):
             return False
         if len(names) == 1:
-            block.indices[names[0]] = row_index(mask, block.masks, block.context)
+            block.indices[names[0]] = row_index(mask, block.masks, block.context, bound=block.bound)
             return True
         if len(names) == 2:
             block.pair_distinct = distinct_rows(mask, block.context)
@@ -61,6 +70,36 @@ def finds(block: DenseBlock, target: ast.expr, value: ast.expr) -> bool:
             block.indices |= pair_index(pair, mask, block.masks, block.context, block.numbered)
             return True
     return False
+
+
+def keeps_found(block: DenseBlock, name: str, mask: ast.expr) -> bool:
+    """Whether a name for the indices of both dimensions of a mask is read in one of them alone.
+
+    Raises:
+        Refused: where the mask cannot be asked for its dimensions.
+    """
+    module, function = block.context.info.module, block.context.info.node
+    uses = [n for n in of_kind(function, ast.Name) if n.id == name]
+    reads = [n for n in uses if isinstance(n.ctx, ast.Load)]
+    taken = {
+        ast.unparse(above.slice) if isinstance(above, ast.Subscript) and above.value is n else ""
+        for n in reads
+        if (above := module.parents[n]) is not None
+    }
+    if len(uses) != len(reads) + 1 or len(taken) != 1 or not taken <= {"0", "1"}:
+        return False
+    place = taken.pop()
+    read = f"{name}[{place}]"
+    if block.masks.ranks.of(mask) != 2:
+        again = not any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in walk(mask))
+        if not again or not names_in(mask).isdisjoint(block.bound):
+            text = ast.unparse(mask)
+            raise Refused("mask-shape", f"`{text}` is not proven to have two dimensions")
+        block.masks.require(f"{operand(block.context.view, mask)}.dim() == 2")
+    pair = (read, "") if place == "0" else ("", read)
+    found = pair_index(pair, mask, block.masks, block.context, None, row=read)
+    block.indices[read] = found[read]
+    return True
 
 
 def assign(block: DenseBlock, statement: ast.Assign, target: ast.expr) -> None:

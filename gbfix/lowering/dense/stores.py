@@ -30,12 +30,15 @@ def store(block: DenseBlock, statement: ast.Assign, target: ast.Subscript, mask:
     if value.rows is None:
         if value.count is not None:
             raise Refused("count-leaves", "the number of selected rows is stored")
+        if block.index(target.slice) is not None:
+            _store_number(block, statement, target, value)
+            return
         copy_with(block, statement, statement.value, value)
         block.bind(target)
         return
     if target.slice is not mask:
         raise Refused("mask-not-first", "the mask is one of several indices of what is written")
-    selection = selection_of(block, mask)
+    selection = selection_of(block, mask, repeated=not value.weighted)
     if selection.key != value.rows.key:
         raise Refused("other-mask", "what is written was selected by another mask")
     put(block, target, selection, value, cast=False)
@@ -64,8 +67,25 @@ def put(
     block.bind(target)
 
 
-def selection_of(block: DenseBlock, mask: ast.expr) -> Selection:
+def _store_number(
+    block: DenseBlock, statement: ast.Assign, target: ast.Subscript, value: Lowered
+) -> None:
+    """A number that is stored at indices that were found is stored where their mask holds."""
+    if not value.number:
+        raise Refused("row-values", "the rows get values that are not one number")
+    selection = selection_of(block, target.slice, repeated=True)
+    base = block.lower(target.value)
+    if base.rows is not None or base.count is not None:
+        raise Refused("nested-selection", "what is written to was itself selected")
+    block.lines.append(f"{base.operand}[{selection.text}] = {value.text}")
+    block.found.stores += 1
+    block.bind(target)
+
+
+def selection_of(block: DenseBlock, mask: ast.expr, *, repeated: bool = False) -> Selection:
     """The selection of a mask, or of indices that are written to.
+
+    `repeated` allows for rows that are found more than once: each time they get the same.
 
     Raises:
         Refused: where a row may have been found more than once.
@@ -73,7 +93,7 @@ def selection_of(block: DenseBlock, mask: ast.expr) -> Selection:
     index = block.index(mask)
     if index is None:
         return block.masks.select(mask)
-    if index.slot or (index.routed is not None and not block.pair_distinct):
+    if index.slot or not (repeated or index.routed is None or block.pair_distinct):
         raise Refused("row-repeated", "a row may be found more than once, and written as often")
     return index.selection
 
