@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from gbfix.analysis.dtypes import FLOATING_DTYPES
+from gbfix.analysis.dtypes import FLOATING_DTYPES, INTEGER_DTYPES
 from gbfix.analysis.evaluate import Environment, Evaluator, dotted
 from gbfix.analysis.torch_table import TENSOR_CLASSES
 from gbfix.analysis.values import MAYBE, NONE, STATIC, UNKNOWN, Kind, replace
@@ -43,8 +43,11 @@ def _narrow_none(
     evaluator: Evaluator, environment: Environment, test: ast.Compare, truth: bool
 ) -> Environment:
     comparator = test.comparators[0]
-    if truth and isinstance(test.ops[0], ast.Eq):
-        return _narrow_dtype(evaluator, environment, test.left, comparator)
+    same = isinstance(test.ops[0], (ast.Eq, ast.Is))
+    if isinstance(test.left, ast.Attribute) and test.left.attr == "dtype":
+        equal = same or isinstance(test.ops[0], (ast.NotEq, ast.IsNot))
+        asked = test.left.value if equal and same == truth else None
+        return _narrow_dtype(evaluator, environment, asked, comparator)
     key = dotted(test.left)
     if key is None or not isinstance(comparator, ast.Constant) or comparator.value is not None:
         return environment
@@ -60,14 +63,19 @@ def _narrow_none(
 
 
 def _narrow_dtype(
-    evaluator: Evaluator, environment: Environment, left: ast.expr, right: ast.expr
+    evaluator: Evaluator, environment: Environment, asked: ast.expr | None, right: ast.expr
 ) -> Environment:
-    """`x.dtype == torch.float16` says that `x` is floating."""
-    if not (isinstance(left, ast.Attribute) and left.attr == "dtype"):
+    """`x.dtype == torch.float16` says that `x` is floating, and `== torch.bool` that it is a mask."""
+    key = dotted(asked) if asked is not None else None
+    if key is None or key not in environment:
         return environment
-    key = dotted(left.value)
-    if key in environment and evaluator.qualified(right) in FLOATING_DTYPES:
-        return {**environment, key: replace(environment[key], floating=True)}
+    value, dtype = environment[key], evaluator.qualified(right)
+    if dtype in FLOATING_DTYPES:
+        return {**environment, key: replace(value, floating=True)}
+    if dtype in INTEGER_DTYPES:
+        return {**environment, key: replace(value, integer=True)}
+    if dtype == "torch.bool":
+        return {**environment, key: replace(value, boolean=True)}
     return environment
 
 
