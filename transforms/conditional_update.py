@@ -144,6 +144,8 @@ def _updates(node: ast.AST, context: Context) -> bool:
         name = value.reference if value is not None else None
         return context.facts.project.function_info(name) is not None
     target: ast.expr | None = node.target if isinstance(node, ast.AugAssign) else None
+    if isinstance(target, ast.Subscript):
+        target = target.value
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         target = node.targets[0].value
     value = values.get(target) if isinstance(target, (ast.Name, ast.Attribute)) else None

@@ -21,6 +21,7 @@ from gbfix.lowering.conditional.updates import (
     Written,
     augmented_update,
     called_update,
+    part_augmented,
     part_update,
     update_calls,
 )
@@ -63,6 +64,8 @@ class MaskedSteps:
             if isinstance(statement.value, ast.Constant):
                 return []
             return self._expression(statement, scope)
+        if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Subscript):
+            return part_augmented(statement, statement.target, scope, self.written)
         if isinstance(statement, ast.AugAssign):
             return [augmented_update(statement, scope, self.written)]
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:

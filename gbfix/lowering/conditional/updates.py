@@ -144,6 +144,38 @@ def part_update(
     return [*lines, f"{place} = {scope.torch}.where({scope.predicate}, {value}, {place})"]
 
 
+def part_augmented(
+    statement: ast.AugAssign, target: ast.Subscript, scope: Scope, written: Written
+) -> list[str]:
+    """`p[i] += step`, under the predicate."""
+    symbol = _OPERATORS.get(type(statement.op))
+    base = scope.analysis.values.get(target.value)
+    given = scope.analysis.values.get(statement.value)
+    if symbol is None or base is None or not base.tensor or dotted(target.value) is None:
+        raise Refused("statement-in-arm", f"an arm changes `{ast.unparse(target)}`")
+    if given is None or not (given.tensor or given.static):
+        value = scope.text(statement.value)
+        raise Refused("value-unproven", f"`{value}` is not proven to be a tensor or a number")
+    for part in target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]:
+        check_index(part, scope)
+    check_computed([statement.value], scope)
+    place, name = scope.text(target), scope.text(target.value)
+    value = f"{place} {symbol} {_operand(scope.text(statement.value))}"
+    same = given.tensor and (given.dtype == base.dtype or (given.boolean and base.boolean))
+    if not same and not (given.static and base.floating):
+        value = f"({value}).to({name}.dtype)"
+    written.stored += 1
+    lines: list[str] = []
+    _keep(target.value, [statement.value], statement, scope, written)
+    whole = base.boolean or base.integer or symbol in {"&", "|"}
+    if not whole and not gradients_are_off(statement, scope.analysis.info):
+        if _is_own(target.value, statement, scope):
+            lines.append(f"{name} = {name}.clone()")
+        elif symbol not in {"+", "-"} and not given.static:
+            raise Refused("mutates-operand", f"the product keeps `{name}` as it was for autograd")
+    return [*lines, f"{place} = {scope.torch}.where({scope.predicate}, {value}, {place})"]
+
+
 def _keep(
     node: ast.expr,
     given: Sequence[ast.expr],
@@ -206,5 +238,5 @@ def _stored(place: str, value: str, scope: Scope, written: Written) -> str:
 
 def _operand(text: str) -> str:
     node = ast.parse(text, mode="eval").body
-    bare = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    bare = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant))
     return text if bare else f"({text})"
