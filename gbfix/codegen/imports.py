@@ -33,15 +33,29 @@ def torch_name(module: Module, analysis: Analysis, statement: ast.stmt) -> tuple
 
 
 def add_torch_import(view: View) -> Edit:
-    """An edit that adds `import torch` above the module's first import from torch, else at the top."""
+    """An edit that adds `import torch` above the module's first import from torch, else at the top.
+
+    There it stands above the first function or class, whose decorators may need it, and above what is
+    imported from the project by relative names.
+    """
     body = view.module.tree.body
+    defined = (
+        n for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    )
+    end = min((min([n, *n.decorator_list], key=_line).lineno for n in defined), default=None)
     imports = [n for n in body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    imports = [n for n in imports if end is None or n.lineno < end]
     ours = [n for n in imports if _of_torch(n)]
     future = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     if ours and ours[0].lineno > max((n.lineno for n in future), default=0):
         at = view.line_start(view.start(ours[0]))
         return Edit(at, at, "import torch\n")
-    after: ast.stmt | None = imports[-1] if imports else None
+    relative = [n for n in imports if isinstance(n, ast.ImportFrom) and n.level]
+    others = [n for n in imports if n not in relative]
+    after: ast.stmt | None = others[-1] if others else None
+    if relative and (after is None or after in future):
+        at = view.line_start(view.start(relative[0]))
+        return Edit(at, at, "import torch\n\n")
     if after is None and body and isinstance(body[0], ast.Expr):
         after = body[0]
     if after is None:
@@ -50,6 +64,10 @@ def add_torch_import(view: View) -> Edit:
     at = view.next_line(view.end(after))
     lead = "" if at and view.source.text[at - 1 : at] in {"\n", "\r"} else "\n"
     return Edit(at, at, f"{lead}import torch\n")
+
+
+def _line(node: ast.stmt | ast.expr) -> int:
+    return node.lineno
 
 
 def _of_torch(node: ast.Import | ast.ImportFrom) -> bool:
