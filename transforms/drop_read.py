@@ -149,10 +149,10 @@ def _check_branches(course: Course, context: Context) -> None:
         return
     for test, asking in course.tests.items():
         arms = [*asking.body, *asking.orelse] if isinstance(asking, ast.If) else []
-        if unknown := effects(arms, context.analysis, context.facts).unknown:
+        if unknown := effects(arms, context.analysis, context.facts).first_unknown:
             raise Refused(
                 "scalar-tested",
-                f"`{ast.unparse(test)}` is not the only test, and `{unknown[0]}` may keep it a branch",
+                f"`{ast.unparse(test)}` is not the only test, and `{unknown}` may keep it a branch",
             )
 
 

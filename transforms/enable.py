@@ -75,7 +75,9 @@ def _check_traceable(info: FunctionInfo, context: Context) -> None:
         what = ast.unparse(sites[0].span).partition("\n")[0]
         raise Refused("breaks-inside", f"traced, `{name}` would break the graph at `{what}`")
     if found.unknown:
-        raise Refused("breaks-inside", f"what `{found.unknown[0]}` does in `{name}` is not known")
+        raise Refused(
+            "breaks-inside", f"what `{found.first_unknown}` does in `{name}` is not known"
+        )
     if found.scalar or found.dynamic:
         raise Refused("breaks-inside", f"`{name}` reads data or makes shapes of it")
 

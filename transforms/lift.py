@@ -39,6 +39,7 @@ import ast
 import textwrap
 from collections.abc import Iterator
 
+from gbfix.analysis.bindings import binds
 from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.project import BUILTINS
@@ -66,6 +67,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if node.name in module.bindings or node.name in BUILTINS:
         raise Refused("name-taken", f"`{node.name}` is another thing at the top level")
     outer = _outermost(context)
+    if sum(binds(n, node.name) for n in walk(outer)) > 1:
+        raise Refused("name-taken", f"`{node.name}` is bound elsewhere in the function as well")
     _check_closed(node, outer, context)
     _check_stateless(node, context)
     safety = Safety.SAFE if _stays_inside(node, context) else Safety.UNSAFE
@@ -210,8 +213,9 @@ def _only_attributes(name: str, context: Context) -> bool:
 def _move(node: ast.ClassDef, anchor: ast.stmt, context: Context) -> tuple[Edit, ...]:
     view, module = context.view, context.info.module
     block = block_of(node, module)
-    if len(block) == 1 or not (view.starts_line(node) and view.ends_line(node)):
-        raise Refused("unusual-place", "the class is alone in its block, or shares its line")
+    alone = all(isinstance(s, ast.ClassDef) for s in block)  # others may be lifted with it
+    if alone or not (view.starts_line(node) and view.ends_line(node)):
+        raise Refused("unusual-place", "nothing else is in its block, or the class shares its line")
     start, end = view.line_start(view.start(node)), view.next_line(view.end(node))
     first, last = view.source.position(start)[0], view.source.position(end - 1)[0]
     if any(line in view.string_lines(line) for line in range(first, last + 1)):

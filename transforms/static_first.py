@@ -78,8 +78,9 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise Refused("unusual-place", "comments stand between the operands")
     ordered = [v for v in test.values if v not in data] + data
     texts = [_operand(v, context) for v in ordered]
-    places = _places(test, context) if "\n" in view.slice(start, end) else None
-    if places is None:
+    places = _places(test, context)
+    if "\n" not in view.slice(start, end):
+        start, end = places[0][0], places[-1][1]
         word = " and " if isinstance(test.op, ast.And) else " or "
         edits: tuple[Edit, ...] = (Edit(start, end, word.join(texts)),)
     else:

@@ -1,4 +1,4 @@
-"""What the statements at the top of a module bind its names to.
+"""What binds names, and what the statements at the top of a module bind its names to.
 
 Knows statements and how imports are written, nothing of what the names stand for elsewhere.
 """
@@ -13,6 +13,15 @@ from gbfix.analysis.trees import walk
 
 if TYPE_CHECKING:
     from gbfix.analysis.modules import Module
+
+_NAMED = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.MatchAs,
+    ast.MatchStar,
+)
 
 
 def top_bindings(module: Module) -> dict[str, list[ast.AST | str]]:
@@ -61,6 +70,21 @@ def stored_names(target: ast.AST) -> Iterator[str]:
             yield from stored_names(element)
     elif isinstance(target, ast.Starred):
         yield from stored_names(target.value)
+
+
+def binds(node: ast.AST, name: str) -> bool:
+    """Whether a node by itself gives a name a value: as a target, parameter, import or definition."""
+    if isinstance(node, ast.Name):
+        return node.id == name and not isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.arg):
+        return node.arg == name
+    if isinstance(node, ast.alias):
+        return (node.asname or node.name.split(".")[0]) == name
+    if isinstance(node, ast.MatchMapping):
+        return node.rest == name
+    if isinstance(node, (ast.Global, ast.Nonlocal)):
+        return name in node.names
+    return isinstance(node, _NAMED) and node.name == name
 
 
 def import_bindings(node: ast.Import | ast.ImportFrom, module: Module) -> dict[str, str]:

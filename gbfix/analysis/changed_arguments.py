@@ -25,20 +25,20 @@ def changed_by(
         changed: what the function changes in place, as its own body names it.
 
     Returns:
-        The arguments of the call that are changed, and what is changed but is neither an argument nor
-        made by the function itself.
+        The arguments of the call that are changed, each once, and what is changed but is neither an
+        argument nor made by the function itself.
     """
-    arguments: list[ast.expr] = []
+    arguments: dict[ast.expr, None] = {}
     outside: list[ast.expr] = []
     for target in (t for whole in changed for t in _looped_over(whole, info)):
         if _local(target, info):
             continue
         argument = _argument_for(target, info, call)
         if argument is not None:
-            arguments.append(argument)
+            arguments.setdefault(argument)
         else:
             outside.append(target)
-    return arguments, outside
+    return list(arguments), outside
 
 
 def _argument_for(target: ast.expr, info: FunctionInfo, node: ast.Call) -> ast.expr | None:

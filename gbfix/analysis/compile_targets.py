@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.bindings import binds
 from gbfix.analysis.callees import callees
 from gbfix.analysis.decorators import COMPILE
 from gbfix.analysis.evaluate import Evaluator
@@ -82,21 +83,10 @@ def _is_local(node: ast.Name, module: Module) -> bool:
     parent = module.parents.get(node)
     while parent is not None:
         if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            if any(_binds(inner, node.id) for inner in walk(parent)):
+            if any(binds(inner, node.id) for inner in walk(parent)):
                 return True
         parent = module.parents.get(parent)
     return False
-
-
-def _binds(node: ast.AST, name: str) -> bool:
-    """Whether a node gives something a name: as a parameter, a target, an import or a definition."""
-    if isinstance(node, ast.Name):
-        return node.id == name and not isinstance(node.ctx, ast.Load)
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return any((a.asname or a.name.split(".")[0]) == name for a in node.names)
-    if isinstance(node, ast.arg):
-        return node.arg == name
-    return getattr(node, "name", None) == name
 
 
 __all__ = ["compiled_by", "makes_function"]

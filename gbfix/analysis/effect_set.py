@@ -54,14 +54,15 @@ class Effects:
         loads, stores: local names read and bound, in order of first occurrence.
         attributes: dotted attributes that are assigned, with the assigning nodes.
         mutated: expressions changed in place, with the changing node.
-        unknown: calls whose effects are unknown, as text.
+        unknown: by what is called, calls whose effects are unknown: that, behind the functions that
+            lead to it.
         output: prints, logs and warnings.
         random, dynamic, scalar, partial, stateful: draws random numbers; has a data-dependent
             shape; reads a Python scalar from data; may raise on some data; calls a layer that
             changes its own state.
         placed: takes an element at a place that a tensor without dimensions holds.
         control: `return`, `raise`, `break`, `continue`, `yield`, `await`, `global`, `del` nodes.
-        conditions: tests that decide control flow.
+        conditions: tests that decide control flow, in order of first occurrence.
         zero_super: uses `super()` without arguments, which a nested function cannot.
     """
 
@@ -69,7 +70,7 @@ class Effects:
     stores: dict[str, None] = field(default_factory=dict)
     attributes: dict[str, list[ast.AST]] = field(default_factory=dict)
     mutated: list[tuple[ast.expr, ast.AST]] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
+    unknown: dict[str, str] = field(default_factory=dict)
     output: list[ast.AST] = field(default_factory=list)
     random: list[ast.AST] = field(default_factory=list)
     dynamic: list[ast.AST] = field(default_factory=list)
@@ -78,8 +79,13 @@ class Effects:
     stateful: list[ast.AST] = field(default_factory=list)
     placed: list[ast.AST] = field(default_factory=list)
     control: list[ast.AST] = field(default_factory=list)
-    conditions: list[Condition] = field(default_factory=list)
+    conditions: dict[Condition, None] = field(default_factory=dict)
     zero_super: bool = False
+
+    @property
+    def first_unknown(self) -> str | None:
+        """The first call whose effects are unknown, behind the functions that lead to it."""
+        return next(iter(self.unknown.values()), None)
 
     @property
     def pure(self) -> bool:

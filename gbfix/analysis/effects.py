@@ -60,6 +60,9 @@ class _Collector(ast.NodeVisitor):
     def value(self, node: ast.AST) -> Value | None:
         return self.analysis.values.get(node)
 
+    def _unknown(self, called: str) -> None:
+        self.effects.unknown.setdefault(called, called)
+
     def visit(self, node: ast.AST) -> None:
         # What only runs in eager mode has no effect on what is traced.
         if not (isinstance(node, ast.stmt) and node in self.analysis.eager):
@@ -68,7 +71,7 @@ class _Collector(ast.NodeVisitor):
     def generic_visit(self, node: ast.AST) -> None:
         condition = self.analysis.conditions.get(node)
         if condition is not None and not condition.eager:
-            self.effects.conditions.append(condition)
+            self.effects.conditions.setdefault(condition)
         if isinstance(node, _CONTROL):
             self.effects.control.append(node)
         super().generic_visit(node)
@@ -102,8 +105,9 @@ class _Collector(ast.NodeVisitor):
         for name in inner.effects.loads:
             if name not in bound:
                 self.effects.loads.setdefault(name)
+        for called, text in inner.effects.unknown.items():
+            self.effects.unknown.setdefault(called, text)
         for attribute in (
-            "unknown",
             "output",
             "random",
             "dynamic",
@@ -207,7 +211,7 @@ class _Collector(ast.NodeVisitor):
         operation = torch_table.method(function.attr)
         found = self.effects
         if operation is None:
-            found.unknown.append(ast.unparse(function))
+            self._unknown(ast.unparse(function))
             return
         if operation.mutates or (function.attr.endswith("_") and not function.attr.endswith("__")):
             found.mutated.append((function.value, node))
@@ -225,7 +229,7 @@ class _Collector(ast.NodeVisitor):
         if last in PARTIAL:
             found.partial.append(node)
         if last in {"backward", "register_hook", "requires_grad", "retain_grad", "share_memory"}:
-            found.unknown.append(ast.unparse(node.func))
+            self._unknown(ast.unparse(node.func))
         if any(
             k.arg == "inplace"
             and not (isinstance(k.value, ast.Constant) and k.value.value is False)
@@ -240,7 +244,7 @@ class _Collector(ast.NodeVisitor):
         function = self.value(node.func)
         name = function.reference if function is not None else None
         if function is None or name is None:
-            found.unknown.append(ast.unparse(node.func))
+            self._unknown(ast.unparse(node.func))
             return
         if function.kinds & (Kind.MODULE | Kind.OBJECT):
             if name == "torch.nn.Sequential" and function.elements is not None:
@@ -256,7 +260,7 @@ class _Collector(ast.NodeVisitor):
                     if layer.reference is not None:
                         self._instance(node, layer.reference)
                     else:
-                        found.unknown.append(ast.unparse(node.func))
+                        self._unknown(ast.unparse(node.func))
                 return
             if function.changes_input and node.args:
                 found.mutated.append((node.args[0], node))
@@ -271,7 +275,7 @@ class _Collector(ast.NodeVisitor):
                 if value is not None and value.may_be_tensor:
                     found.scalar.append(node)
             if builtin not in PURE_BUILTINS and not builtin[:1].isupper():
-                found.unknown.append(builtin)
+                self._unknown(builtin)
             return
         if name == "torch._assert_async":
             found.partial.append(node)
@@ -294,9 +298,9 @@ class _Collector(ast.NodeVisitor):
         if self.facts.project.class_info(name) is not None:
             init = self.facts.project.function_info(f"{name}.__init__")
             if init is not None:
-                found.unknown.append(ast.unparse(node.func))
+                self._unknown(ast.unparse(node.func))
             return
-        found.unknown.append(ast.unparse(node.func))
+        self._unknown(ast.unparse(node.func))
 
     def _instance(self, node: ast.Call, name: str) -> None:
         cls = self.facts.project.class_info(name)
@@ -309,14 +313,14 @@ class _Collector(ast.NodeVisitor):
                 return
         layer = torch_table.module_class(name)
         if layer is None:
-            self.effects.unknown.append(ast.unparse(node.func))
+            self._unknown(ast.unparse(node.func))
             return
         if layer.stateful or layer.breaks:
             self.effects.stateful.append(node)
         if layer.random:
             self.effects.random.append(node)
         if name.endswith((".Sequential", ".ModuleList", ".ModuleDict")):
-            self.effects.unknown.append(ast.unparse(node.func))
+            self._unknown(ast.unparse(node.func))
 
     def _merge(self, info: FunctionInfo, node: ast.Call) -> None:
         """Take over what a called function of the project does beyond its own locals."""
@@ -325,27 +329,27 @@ class _Collector(ast.NodeVisitor):
         inner = function_effects(info, self.facts)
         found = self.effects
         if inner is None:
-            found.unknown.append(ast.unparse(node.func))
+            self._unknown(ast.unparse(node.func))
             return
         for attribute in ("output", "random", "dynamic", "scalar", "partial", "stateful", "placed"):
             if getattr(inner, attribute):
                 getattr(found, attribute).append(node)
-        found.unknown.extend(f"{info.node.name}: {text}" for text in inner.unknown)
+        for called, text in inner.unknown.items():  # many ways may lead to the same call
+            found.unknown.setdefault(called, f"{info.node.name}: {text}")
         if inner.attributes:
-            found.unknown.append(f"{info.node.name} (sets {', '.join(inner.attributes)})")
+            self._unknown(f"{info.node.name} (sets {', '.join(inner.attributes)})")
         arguments, outside = changed_by(node, info, [target for target, _ in inner.mutated])
         found.mutated.extend((argument, node) for argument in arguments)
         if outside:
-            found.unknown.append(
-                f"{info.node.name} (changes {', '.join(ast.unparse(t) for t in outside)})"
-            )
+            changed = dict.fromkeys(ast.unparse(t) for t in outside)
+            self._unknown(f"{info.node.name} (changes {', '.join(changed)})")
         if any(
             isinstance(c, (ast.Yield, ast.YieldFrom, ast.Await, ast.Global)) for c in inner.control
         ):
-            found.unknown.append(info.node.name)
+            self._unknown(info.node.name)
         if any(isinstance(c, ast.Raise) for c in inner.control):
             found.partial.append(node)
-        found.conditions.extend(inner.conditions)
+        found.conditions.update(inner.conditions)
 
 
 def function_effects(info: FunctionInfo, facts: Facts) -> Effects | None:

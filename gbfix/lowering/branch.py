@@ -226,7 +226,7 @@ def _explain_no_outputs(arms: tuple[Arm, Arm]) -> None:
         for target, _ in arm.effects.mutated:
             what = ast.unparse(target)
             raise Refused("mutates-operand", f"an arm changes `{what}` in place")
-        for text in arm.effects.unknown:
+        for text in arm.effects.unknown.values():
             raise Refused("impure-arm", f"the effects of `{text}` in an arm are not known")
     raise Refused("decides-nothing", "nothing that the arms bind is read later")
 

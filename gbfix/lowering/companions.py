@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from gbfix.analysis.bindings import binds
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.project import Module
 from gbfix.analysis.trees import walk
@@ -51,19 +52,9 @@ def companion(text: str, torch: str, context: Context) -> tuple[Edit, ...]:
 
 def _is_ours(made: ast.FunctionDef, module: Module) -> bool:
     """Whether a name means, in all of a module, the function that is written here."""
-    bound = [n for n in walk(module.tree) if _binds(n, made.name)]
+    bound = [n for n in walk(module.tree) if binds(n, made.name)]
     return (
         len(bound) == 1
         and isinstance(bound[0], ast.FunctionDef)
         and ast.get_docstring(bound[0]) == ast.get_docstring(made)
     )
-
-
-def _binds(node: ast.AST, name: str) -> bool:
-    if isinstance(node, ast.Name):
-        return node.id == name and not isinstance(node.ctx, ast.Load)
-    if isinstance(node, ast.arg):
-        return node.arg == name
-    if isinstance(node, ast.alias):
-        return (node.asname or node.name) == name
-    return isinstance(node, _DEFINITIONS) and node.name == name

@@ -41,7 +41,9 @@ def check_arm(arm: Arm, in_place: frozenset[str], analysis: Analysis, facts: Fac
     if found.output:
         raise Refused("output-in-arm", "an arm prints, logs or warns")
     if found.unknown:
-        raise Refused("impure-arm", f"the effects of `{found.unknown[0]}` in an arm are not known")
+        raise Refused(
+            "impure-arm", f"the effects of `{found.first_unknown}` in an arm are not known"
+        )
     if found.stateful:
         text = ast.unparse(found.stateful[0])
         raise Refused("stateful-layer", f"`{text}` in an arm changes the layer's own state")

@@ -183,7 +183,7 @@ def _check_body(
             raise Refused("loop-body", f"`{text}` in the loop is more than an assignment to names")
     found = effects([*body, *([exit_.test] if exit_ else [])], analysis, facts)
     if found.output or found.unknown or found.stateful or found.attributes:
-        what = found.unknown[0] if found.unknown else "a statement"
+        what = found.first_unknown or "a statement"
         raise Refused("impure-loop", f"`{what}` in the loop does more than compute")
     for target, changing in found.mutated:
         if not (isinstance(changing, ast.AugAssign) and isinstance(target, ast.Name)):

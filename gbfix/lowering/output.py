@@ -42,7 +42,7 @@ def check_arguments(statement: ast.Expr, analysis: Analysis, facts: Facts) -> No
         raise Refused("effectful-arguments", "an argument assigns a name that may be needed")
     if found.mutated or found.attributes or found.random:
         raise Refused("effectful-arguments", "an argument changes something besides being shown")
-    for text in found.unknown:
+    for text in found.unknown.values():
         if text.rsplit(".", 1)[-1] in {"next", "input", "pop", "read", "readline", "get_nowait"}:
             raise Refused("effectful-arguments", f"`{text}` in an argument changes something")
     if any(isinstance(n, (ast.Yield, ast.YieldFrom, ast.Await)) for n in walk(statement)):

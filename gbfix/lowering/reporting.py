@@ -145,7 +145,7 @@ class _Search:
         if found.mutated or found.attributes or found.random or found.stateful or found.control:
             raise Refused("does-more", "the statement does more than report")
         if self.call is None and found.unknown:
-            raise Refused("does-more", f"`{found.unknown[0]}` is called in the statement")
+            raise Refused("does-more", f"`{found.first_unknown}` is called in the statement")
         for inner in walk_scope(node):
             if isinstance(inner, (ast.NamedExpr, ast.Lambda, ast.Yield, ast.Await)):
                 raise Refused("does-more", "the statement does more than report")

@@ -19,7 +19,7 @@ from gbfix.lowering.conditional.scope import Scope
 def check_computed(nodes: Sequence[ast.AST], scope: Scope) -> None:
     """What is computed although its result may not count must be harmless."""
     found = effects(nodes, scope.analysis, scope.context.facts)
-    for text in found.unknown:
+    for text in found.unknown.values():
         raise Refused("impure-arm", f"the effects of `{text}` in an arm are not known")
     for name in found.attributes:
         raise Refused("sets-attribute", f"an arm sets `{name}`")
