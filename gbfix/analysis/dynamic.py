@@ -35,8 +35,8 @@ _INDEX_NAME = re.compile(
     r"nonzero|index|indices|idx|ids|inds|position|token$|^last_|^first_", re.IGNORECASE
 )
 _STATIC_TEST = re.compile(
-    r"id='isinstance'|attr='dtype'.*attr='(?:bool|float16)'|attr='dim'|attr='training'"
-    r"|attr='is_floating_point'|attr='shape'.*attr='numel'"
+    r"id='isinstance'.*attr='(?:Tensor|ndarray)'|attr='dtype'.*attr='(?:bool|float16)'|attr='dim'"
+    r"|attr='training'|attr='is_floating_point'|attr='shape'.*attr='numel'"
 )
 
 
