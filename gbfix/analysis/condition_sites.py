@@ -11,12 +11,14 @@ from collections.abc import Iterator
 
 from gbfix.analysis.break_site import BreakSite, shortened
 from gbfix.analysis.conditions import data_kind, leaves
+from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.dynamic import treated_beside
 from gbfix.analysis.equality import asks_element, member
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis, Condition
 from gbfix.analysis.parameters import is_bare_parameter
 from gbfix.analysis.trees import walk
+from gbfix.analysis.values import Kind
 from gbfix.diagnoses import (
     LOOP_EXIT,
     TENSOR_ASSERT,
@@ -53,7 +55,7 @@ def _says_enough(leaf: ast.expr, analysis: Analysis, facts: Facts) -> bool:
     No list or dict is asked for a float, `0.0 in x`, and what a layer is given and asks an element of,
     `position[0] > 0`, is a tensor.
     """
-    if member(leaf) is not None:
+    if member(leaf) is not None or _is_flag(leaf, analysis):
         return True
     info, name = analysis.info, asks_element(leaf)
     is_layer = (
@@ -62,6 +64,15 @@ def _says_enough(leaf: ast.expr, analysis: Analysis, facts: Facts) -> bool:
         and facts.project.is_module_class(info.owner.qualified)
     )
     return is_layer and name is not None and is_bare_parameter(name, info)
+
+
+def _is_flag(leaf: ast.expr, analysis: Analysis) -> bool:
+    """Whether a name holds a tensor on some path, and a constant on all others."""
+    value = analysis.values.get(leaf) if isinstance(leaf, ast.Name) else None
+    definitions = definitions_of(analysis.info.node, analysis.info.module)
+    if value is None or not isinstance(leaf, ast.Name) or definitions.of(leaf) is not None:
+        return False  # bound in one place, where what decides which it is may be asked
+    return value.may_be_tensor and value.only(Kind.TENSOR | Kind.STATIC | Kind.NONE)
 
 
 def _asked(node: ast.BoolOp) -> list[ast.expr]:
