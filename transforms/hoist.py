@@ -36,11 +36,13 @@ from __future__ import annotations
 import ast
 import re
 
+from gbfix.analysis.bindings import binds
 from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import NotApplicable, Refused, data_kind, leaves
 from gbfix.analysis.effects import effects
 from gbfix.analysis.stability import check_stable_attribute, check_stable_name
 from gbfix.analysis.trees import walk
+from gbfix.analysis.values import Kind
 from gbfix.codegen import layout
 from gbfix.codegen.expressions import flat
 from gbfix.codegen.names import Names, used_names
@@ -79,8 +81,9 @@ def _root(node: ast.AST, context: Context) -> str | None:
     if not isinstance(node, ast.Name) or node.id == "self":
         return None
     value = context.analysis.values.get(node)
-    if value is not None and value.reference is not None:
-        return None  # torch and other namespaces
+    if value is not None and value.kinds == Kind.REFERENCE and value.reference is not None:
+        if not any(binds(n, node.id) for n in walk(context.info.node)):
+            return None  # torch and other namespaces
     return node.id
 
 
