@@ -40,7 +40,7 @@ from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.definitions import definitions_of
 from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.reads import indices
-from gbfix.analysis.trees import loops_around
+from gbfix.analysis.trees import loops_around, walk
 from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat, operand
 from gbfix.codegen.fitting import fitted
@@ -74,7 +74,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     view = context.view
     torch = context.torch(statements[0])
     places, mask = selected.value, selected.slice
-    if not isinstance(places, (ast.Name, ast.Attribute, ast.Subscript)):
+    called = any(isinstance(n, ast.Call) for n in walk(places))
+    if called or not isinstance(places, (ast.Name, ast.Attribute, ast.Subscript)):
         raise Refused("complex-expression", "the places have no name")
     tests = mask_tests(mask, context.analysis, torch)
     hits = context.names.take("hits")
