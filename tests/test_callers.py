@@ -7,6 +7,8 @@ from textwrap import dedent
 
 import pytest
 
+from gbfix.analysis.callers import Callers
+from gbfix.analysis.project import FunctionInfo
 from gbfix.engine import run
 from gbfix.settings import Region, Settings
 from gbfix.source.text import SourceFile
@@ -149,3 +151,23 @@ def test_checks_are_told_where_they_are_called() -> None:
             check((x > 0).all())
             return x
         """) == ["GBF102 check((x > 0).all())"]
+
+
+def test_functions_that_all_call_each_other_are_followed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"f{n}" for n in range(8)]
+    every = "\n".join(f"    {name}(x, {{}})" for name in names)
+    text = f"def start(x: torch.Tensor):\n{every.replace('{}', 'x.shape[0]')}\n"
+    text += "".join(f"def {name}(x, k):\n{every.replace('{}', 'k')}\n" for name in names)
+    followed: list[object] = []
+    given = Callers._given
+
+    def counted(self: Callers, info: FunctionInfo, name: str) -> object:
+        followed.append(name)
+        return given(self, info, name)
+
+    monkeypatch.setattr(Callers, "_given", counted)
+    assert found(text) == []
+    # For each function that is asked about, each other one at most once.
+    assert 0 < len(followed) <= 2 * len(names) ** 2

@@ -54,6 +54,10 @@ class Callers:
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self._active: set[tuple[ast.AST, str]] = set()
+        # What is found while a recursion is cut off holds no longer than the question lasts.
+        self._cuts = 0
+        self._given_meanwhile: dict[tuple[ast.AST, str], Value | None] = {}
+        self._names_meanwhile: dict[tuple[ast.AST, str], Value | None] = {}
 
     def given(self, info: FunctionInfo, name: str) -> Value | None:
         """A static value or a tensor, if all callers in the file give such; else None."""
@@ -61,16 +65,27 @@ class Callers:
         known = self.facts.kept(info.module).given
         if key in known:
             return known[key]
+        if key in self._given_meanwhile:
+            return self._given_meanwhile[key]
         if len(self._active) >= _MAX_DEPTH:
+            self._cut()
             return None
+        cuts = self._cuts
         self._active.add(key)
         try:
             found = self._given(info, name)
         finally:
             self._active.discard(key)
-        if not self._active:  # inside a recursion, what is left out of it is not known yet
-            known[key] = found
+        if not self._active:
+            self._given_meanwhile.clear()
+            self._names_meanwhile.clear()
+        held = known if not self._active or self._cuts == cuts else self._given_meanwhile
+        held[key] = found
         return found
+
+    def _cut(self) -> None:
+        """Leave out what is being found out already, or lies too deep."""
+        self._cuts += 1
 
     def constructed(self, info: FunctionInfo, name: str) -> Value | None:
         """What a constructor is given: a tensor, a dict with known keys, or what may be a tensor.
@@ -102,6 +117,7 @@ class Callers:
             if passed is None or caller is None:
                 return None
             if self._recurs(passed, caller):
+                self._cut()
                 continue
             value = self._value(passed, caller)
             if value is None:
@@ -182,7 +198,15 @@ class Callers:
     def _name(self, name: str, caller: FunctionInfo) -> Value | None:
         key = (caller.node, name)
         if key in self._active:
+            self._cut()
             return None
+        if key not in self._names_meanwhile:
+            self._names_meanwhile[key] = self._bound(name, caller)
+        return self._names_meanwhile[key]
+
+    def _bound(self, name: str, caller: FunctionInfo) -> Value | None:
+        """What a function or its module binds a name to."""
+        key = (caller.node, name)
         stores = binding_statements(caller.node, name)
         is_parameter = name in declared(caller.node)
         if not stores and not is_parameter:
@@ -285,6 +309,7 @@ class Callers:
         assert caller.owner is not None
         key = (caller.owner.node, attr)
         if key in self._active:
+            self._cut()
             return None
         writes = [
             (cls, write)
@@ -317,7 +342,10 @@ class Callers:
         """What a function gives back, by what stands behind its `return`."""
         key = (callee.node, "return")
         returned = of_kind(callee.node, ast.Return)
-        if key in self._active or not returned or len(self._active) >= _MAX_DEPTH:
+        if not returned:
+            return None
+        if key in self._active or len(self._active) >= _MAX_DEPTH:
+            self._cut()
             return None
         self._active.add(key)
         try:
