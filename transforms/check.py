@@ -89,8 +89,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     body = _call(
         fine, _message_of(node.body[-1], context), torch, width_for(context, node), context
     )
-    join = "" if is_elif(node, context.info.module) else "el"
-    edit = compiled_block(node, body, torch, parts.guards, context, join=join)
+    edit = compiled_block(node, body, torch, parts.guards, context, join="el")
     return Fix("check", Safety.REVIEW, RAISES, (edit,), context.needs_torch)
 
 

@@ -56,7 +56,7 @@ from gbfix.lowering.gradients import gradients_are_off
 from gbfix.lowering.placement import compiled_block, width_for
 from gbfix.lowering.stale_graphs import stale_reason
 from gbfix.lowering.stores import has_value_form
-from gbfix.lowering.views import block_of, is_elif
+from gbfix.lowering.views import block_of
 
 _REASON = "every update is computed, and stored only where the test holds"
 _ASKED = ", and no gradient passes"
@@ -97,7 +97,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         lines.append(context.view.text(node.body[-1]))
     width = width_for(context, node)
     text = "\n".join(_fitted([f"{holds} = {condition}", *lines], width, context.unit))
-    join = "" if leaving or is_elif(node, context.info.module) else "el"
+    join = "" if leaving else "el"
     safety, reason = Safety.REVIEW, _REASON
     test = ""
     if not gradients_are_off(node, context.info):

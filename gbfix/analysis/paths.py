@@ -100,8 +100,10 @@ class Paths(Evaluator):
                 if asked_beside(self._owner, self.mode):
                     self.analysis.eager.add(test)
             named = guarded_name(test, self.analysis) if self.mode.exclusions else None
-            if named is not None and self.mode.excludes(named.test, self.compiling):
-                self.analysis.eager.add(test)
+            if named is not None:
+                held = self.assumed(self.mode, named.test, True)
+                if held.eager or asked_beside(self._owner, held):
+                    self.analysis.eager.add(test)
 
     def _ifexp(self, node: ast.IfExp) -> Value:
         self.condition(node.test, node)

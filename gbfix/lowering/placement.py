@@ -38,7 +38,7 @@ def beside(branch: Branch, body: str, torch: str, context: Context) -> tuple[Edi
         Refused: if the `if` does not start its line.
     """
     node = branch.node
-    alone = branch.is_elif or branch.ends or branch.leaves
+    alone = branch.ends or branch.leaves
     guards = with_tensor_guards(branch.split.guards, branch.asked, torch)
     tests, join = asked_inside(branch, context), "" if alone else "el"
     lead = compiled_block(node, body, torch, guards, context, join=join, tests=tests)
@@ -90,7 +90,7 @@ def compiled_block(
     join: str = "",
     tests: Sequence[str] = (),
 ) -> Edit:
-    """An edit that puts a compiled path before an `if` or `elif`; `join` comes right before it.
+    """An edit that puts a compiled path before an `if` or `elif`; `join` comes right before an `if`.
 
     `tests` are further conditions of the compiled path, decided while tracing.
 
@@ -101,9 +101,9 @@ def compiled_block(
     if not view.starts_line(node):
         raise Refused("unusual-place", "the `if` does not start its line")
     indent = view.indent(node)
-    keyword = "elif" if is_elif(node, context.info.module) else "if"
+    chained = is_elif(node, context.info.module)
     head = layout.header(
-        keyword,
+        "elif" if chained else "if",
         [*operands(view, torch, guards), *tests],
         width=width_for(context, node, nested=False),
         unit=context.unit,
@@ -112,7 +112,7 @@ def compiled_block(
     text = f"{head}\n{blank}{layout.indent(body, context.unit)}\n"
     block = layout.indent(text, indent).removeprefix(indent)
     at = view.start(node)
-    return Edit(at, at, f"{block}{indent}{join}")
+    return Edit(at, at, f"{block}{indent}{'' if chained else join}")
 
 
 def eager_only_test(node: ast.If | ast.IfExp, torch: str, context: Context) -> tuple[Edit, ...]:
