@@ -11,7 +11,7 @@ demo: $(STAMP)
 	$(BIN)/python benchmarks/demo.py
 
 test: lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)
 	$(BIN)/ruff check
