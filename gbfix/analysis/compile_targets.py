@@ -10,6 +10,7 @@ import ast
 
 from gbfix.analysis.bindings import binds
 from gbfix.analysis.callees import callees
+from gbfix.analysis.catching import function_of
 from gbfix.analysis.decorators import COMPILE
 from gbfix.analysis.evaluate import Evaluator
 from gbfix.analysis.facts import Facts
@@ -60,20 +61,12 @@ def _target(target: ast.expr, module: Module, facts: Facts) -> list[FunctionInfo
 
 def _value(node: ast.expr, module: Module, facts: Facts) -> Value | None:
     """The value of an expression wherever in a module it stands."""
-    is_local = not isinstance(node, ast.Name) or _is_local(node, module)
-    around = _around(node, module) if is_local else None  # `re` of `re.compile` is not
+    is_local = not isinstance(node, ast.Name) or _is_local(node, module)  # not `re` of `re.compile`
+    around = module.function_of.get(function_of(node, module)) if is_local else None
     if around is None:
         return Evaluator(facts, module).evaluate(node)
     analysis = facts.analysis(around)
     return analysis.values.get(node) if analysis else None
-
-
-def _around(node: ast.expr, module: Module) -> FunctionInfo | None:
-    """The innermost function that an expression stands in."""
-    parent: ast.AST | None = node
-    while parent is not None and parent not in module.function_of:
-        parent = module.parents.get(parent)
-    return module.function_of[parent] if parent is not None else None
 
 
 def _is_local(node: ast.Name, module: Module) -> bool:

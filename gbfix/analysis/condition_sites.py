@@ -148,12 +148,7 @@ def _beside_compiling(test: ast.expr, analysis: Analysis, facts: Facts) -> list[
     """The operands of `compiling and a and b`; none of a test that asks for something else."""
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.And):
         return []
-    asks = [
-        (value := analysis.values.get(t.func)) is not None and facts.asks_compiling(value.reference)
-        for t in test.values
-        if isinstance(t, ast.Call)
-    ]
-    return test.values if any(asks) else []
+    return test.values if any(facts.is_asked(t, analysis) for t in test.values) else []
 
 
 def _is_for_gradients(owner: ast.AST, analysis: Analysis, facts: Facts) -> bool:

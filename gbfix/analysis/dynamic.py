@@ -12,7 +12,7 @@ import re
 from gbfix.analysis import torch_table
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.modes import Mode
+from gbfix.analysis.modes import OF_OTHERS, Mode
 from gbfix.analysis.values import Kind, Value
 from gbfix.diagnoses import (
     DATA_SIZE,
@@ -35,8 +35,8 @@ _INDEX_NAME = re.compile(
     r"nonzero|index|indices|idx|ids|inds|position|token$|^last_|^first_", re.IGNORECASE
 )
 _STATIC_TEST = re.compile(
-    r"id='isinstance'.*attr='(?:Tensor|ndarray)'|attr='dtype'.*attr='(?:bool|float16)'|attr='dim'"
-    r"|attr='training'|attr='is_floating_point'|attr='shape'.*attr='numel'"
+    r"id='isinstance'.*attr='(?:Tensor|ndarray)'|attr='dtype'.*attr='bool'|attr='dim'"
+    rf"|{OF_OTHERS.pattern}"
 )
 
 

@@ -23,6 +23,7 @@ from gbfix.analysis.attributes import attribute_value, writes_above
 from gbfix.analysis.call_index import CallIndex
 from gbfix.analysis.callers import Callers
 from gbfix.analysis.catching import Callee, NamedCall, callee, calls_by_name, catching, may_call
+from gbfix.analysis.decorators import disabled
 from gbfix.analysis.dynamo_settings import CompilePlace, DynamoSetting, is_patched, process_wide
 from gbfix.analysis.layers import fed_to_layers
 from gbfix.analysis.modes import IS_COMPILING
@@ -278,6 +279,15 @@ class Facts:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             return reference(f"{module.name}.{node.name}")
         return self.global_value(module, qualified.rsplit(".", 1)[-1])
+
+    def is_asked(self, test: ast.expr, analysis: Analysis) -> bool:
+        """Whether an expression asks, where it stands, if `torch.compile` is tracing."""
+        value = analysis.values.get(test.func) if isinstance(test, ast.Call) else None
+        return value is not None and self.asks_compiling(value.reference)
+
+    def runs_compiled(self, info: FunctionInfo) -> bool:
+        """Whether compiled calls run a function, be it left to Python."""
+        return info.node in self.region or disabled(info)
 
     def asks_compiling(self, qualified: str | None) -> bool:
         """Whether a function tells if `torch.compile` is tracing: torch's own, or a wrapper of it."""

@@ -26,7 +26,7 @@ def narrow(
                 environment = narrow(evaluator, environment, value, truth)
         return environment
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        return _narrow_none(evaluator, environment, test, truth)
+        return _narrow_compared(evaluator, environment, test, truth)
     if isinstance(test, ast.Call) and len(test.args) >= 1:
         name = evaluator.qualified(test.func)
         key = dotted(test.args[0])
@@ -39,7 +39,7 @@ def narrow(
     return environment
 
 
-def _narrow_none(
+def _narrow_compared(
     evaluator: Evaluator, environment: Environment, test: ast.Compare, truth: bool
 ) -> Environment:
     comparator = test.comparators[0]

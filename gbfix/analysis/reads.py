@@ -361,8 +361,4 @@ def _only_eager(node: ast.AST, statement: ast.stmt, analysis: Analysis, module: 
 
 
 def _asks(test: ast.expr, analysis: Analysis) -> bool:
-    evaluator = analysis.evaluator
-    if not isinstance(test, ast.Call) or evaluator is None:
-        return False
-    value = analysis.values.get(test.func)
-    return value is not None and evaluator.facts.asks_compiling(value.reference)
+    return analysis.evaluator is not None and analysis.evaluator.facts.is_asked(test, analysis)

@@ -10,6 +10,7 @@ import ast
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import Module
+from gbfix.analysis.trees import first_line
 from gbfix.codegen.view import View
 from gbfix.source.text import Edit
 
@@ -42,7 +43,7 @@ def add_torch_import(view: View) -> Edit:
     defined = (
         n for n in body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     )
-    end = min((min([n, *n.decorator_list], key=_line).lineno for n in defined), default=None)
+    end = min(map(first_line, defined), default=None)
     imports = [n for n in body if isinstance(n, (ast.Import, ast.ImportFrom))]
     imports = [n for n in imports if end is None or n.lineno < end]
     ours = [n for n in imports if _of_torch(n)]
@@ -64,10 +65,6 @@ def add_torch_import(view: View) -> Edit:
     at = view.next_line(view.end(after))
     lead = "" if at and view.source.text[at - 1 : at] in {"\n", "\r"} else "\n"
     return Edit(at, at, f"{lead}import torch\n")
-
-
-def _line(node: ast.stmt | ast.expr) -> int:
-    return node.lineno
 
 
 def _of_torch(node: ast.Import | ast.ImportFrom) -> bool:

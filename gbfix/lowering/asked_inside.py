@@ -13,7 +13,9 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import shape_from_data
 from gbfix.analysis.modes import OF_OTHERS
 from gbfix.analysis.trees import of_kind, walk
+from gbfix.codegen.names import used_names
 from gbfix.fixes import Context
+from gbfix.lowering.bindings import stored
 from gbfix.lowering.branch import Arm, Branch
 
 
@@ -27,15 +29,10 @@ def asked_inside(branch: Branch, context: Context) -> list[str]:
     for arm in branch.arms:
         if not _selects(arm, context):
             continue
-        bound = {
-            n.id
-            for s in arm.statements
-            for n in of_kind(s, ast.Name)
-            if isinstance(n.ctx, ast.Store)
-        }
+        bound = frozenset().union(*map(stored, arm.statements))
         for test in _tests(arm, context):
             text = context.view.text(test)
-            if any(isinstance(n, ast.Name) and n.id in bound for n in walk(test)):
+            if not used_names(test).isdisjoint(bound):
                 raise Refused(
                     "dynamic-shape-in-arm", f"rows are selected in an arm unless `{text}`"
                 )
@@ -62,12 +59,7 @@ def _tests(arm: Arm, context: Context) -> list[ast.expr]:
     found: list[ast.expr] = []
     for node in (n for s in arm.statements for n in of_kind(s, ast.If)):
         operands = node.test.values if isinstance(node.test, ast.BoolOp) else []
-        asks = [
-            isinstance(o, ast.Call)
-            and (value := context.analysis.values.get(o.func)) is not None
-            and context.facts.asks_compiling(value.reference)
-            for o in operands
-        ]
-        if any(asks):
-            found += [o for o, asked in zip(operands, asks, strict=True) if not asked]
+        others = [o for o in operands if not context.facts.is_asked(o, context.analysis)]
+        if len(others) < len(operands):
+            found += others
     return [test for test in found if OF_OTHERS.search(ast.dump(test))]

@@ -31,12 +31,8 @@ def in_compiled_path(statement: ast.stmt, context: Context) -> bool:
         if isinstance(outer, ast.If) and current in outer.body:
             tests = outer.test.values if isinstance(outer.test, ast.BoolOp) else [outer.test]
             both = not isinstance(outer.test, ast.BoolOp) or isinstance(outer.test.op, ast.And)
-            for test in tests if both else ():
-                value = (
-                    context.analysis.values.get(test.func) if isinstance(test, ast.Call) else None
-                )
-                if value is not None and context.facts.asks_compiling(value.reference):
-                    return True
+            if both and any(context.facts.is_asked(t, context.analysis) for t in tests):
+                return True
         current = outer
     return False
 

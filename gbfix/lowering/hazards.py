@@ -19,6 +19,7 @@ from gbfix.analysis.project import ClassInfo
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.lowering.aliases import own_names
+from gbfix.lowering.bindings import stored
 from gbfix.lowering.branch import Arm, Branch
 from gbfix.lowering.reads import spared_read
 from gbfix.lowering.stale_graphs import held_attributes, stale_graph, standing_for
@@ -190,11 +191,7 @@ def attribute_operands(branch: Branch, analysis: Analysis, facts: Facts) -> tupl
         ):
             found.setdefault(output.name)
     for arm in branch.arms:
-        made = {
-            n.id
-            for n in _walk(arm.statements)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
+        made = frozenset().union(*map(stored, arm.statements))
         for node in _walk(arm.statements):
             if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue

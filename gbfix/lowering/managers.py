@@ -9,7 +9,6 @@ import ast
 from collections.abc import Iterator
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.decorators import disabled
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.logs import is_log_call
@@ -173,7 +172,7 @@ def _region(facts: Facts) -> Iterator[FunctionInfo]:
     """The functions that run in compiled calls, those that are left to Python among them."""
     for module in facts.project.given:
         for info in module.functions():
-            if info.node in facts.region or disabled(info):
+            if facts.runs_compiled(info):
                 yield info
 
 

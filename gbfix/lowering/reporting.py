@@ -12,7 +12,6 @@ import ast
 from collections.abc import Iterator
 
 from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.decorators import disabled
 from gbfix.analysis.effects import effects
 from gbfix.analysis.expressions import dotted
 from gbfix.analysis.logs import is_log_call
@@ -223,7 +222,7 @@ class _Search:
         if name in self.context.analysis.before.get(self.statements[-1], {}) or len(bound) != 1:
             raise Refused("value-used", f"`{name}` is given the value")
         for info in module.functions():
-            if info.node not in self.context.facts.region and not disabled(info):
+            if not self.context.facts.runs_compiled(info):
                 continue
             for node in walk(info.node):
                 if isinstance(node, ast.Name) and node.id == name:
@@ -234,11 +233,9 @@ class _Search:
                         raise Refused("value-used", f"`{name}` is read by compiled code")
 
     def _reads(self, attribute: str) -> Iterator[ast.Attribute]:
-        region = self.context.facts.region
         for module in self.context.facts.project.naming(attribute):
             for info in module.functions():
-                # What is left to Python runs in compiled calls, too.
-                if info.node not in region and not disabled(info):
+                if not self.context.facts.runs_compiled(info):
                     continue
                 analysis = self.context.facts.analysis(info)
                 for node in walk(info.node):

@@ -16,6 +16,7 @@ from gbfix.analysis.dynamic import operands, operation_name
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
 from gbfix.codegen.expressions import flat, operand
+from gbfix.codegen.names import used_names
 from gbfix.fixes import Context
 from gbfix.lowering.selection import Masks, Selection
 
@@ -126,7 +127,7 @@ def row_index(
                     "mask-shape", f"`{ast.unparse(mask)}` is not proven to have one dimension"
                 )
             asked = operand(context.view, mask)
-        if not names_in(mask).isdisjoint(bound):
+        if not used_names(mask).isdisjoint(bound):
             raise Refused(
                 "mask-shape", f"`{ast.unparse(mask)}` is not proven to have one dimension"
             )
@@ -134,11 +135,6 @@ def row_index(
     elif selection.rank != 1:
         raise Refused("mask-shape", f"`{ast.unparse(mask)}` has more than one dimension")
     return Index(selection)
-
-
-def names_in(node: ast.expr) -> set[str]:
-    """The variables that an expression reads."""
-    return {n.id for n in walk(node) if isinstance(n, ast.Name)}
 
 
 def _may_be_asked_again(node: ast.AST) -> bool:

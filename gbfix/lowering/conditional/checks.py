@@ -52,14 +52,18 @@ def check_place(node: ast.expr, scope: Scope) -> None:
         raise Refused("unknown-result", f"`{ast.unparse(node)}` is not proven to be a tensor")
 
 
-def check_index(part: ast.expr, scope: Scope) -> None:
+def check_index(index: ast.expr, scope: Scope) -> None:
     """Which part of a tensor is written may not depend on data."""
-    bounds = [part.lower, part.upper, part.step] if isinstance(part, ast.Slice) else [part]
-    for bound in bounds:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    for bound in (b for part in parts for b in _bounds(part)):
         value = scope.analysis.values.get(bound) if bound is not None else None
         if bound is not None and not isinstance(bound, (ast.Constant, ast.UnaryOp)):
             if value is None or not value.only(Kind.STATIC | Kind.NONE):
                 raise Refused("impure-target", f"`{ast.unparse(bound)}` may read a tensor")
+
+
+def _bounds(part: ast.expr) -> list[ast.expr | None]:
+    return [part.lower, part.upper, part.step] if isinstance(part, ast.Slice) else [part]
 
 
 def check_fresh(target: ast.expr, scope: Scope) -> None:

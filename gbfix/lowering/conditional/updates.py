@@ -124,8 +124,7 @@ def part_update(
         index = _operand(scope.text(target.slice))
         place = f"{scope.text(target.value)}[{index} & {scope.predicate}]"
         return [f"{place} = {scope.text(statement.value)}"]
-    for part in target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]:
-        check_index(part, scope)
+    check_index(target.slice, scope)
     check_computed([statement.value], scope)
     place, value = scope.text(target), scope.text(statement.value)
     if given is None or not (given.tensor or given.static):
@@ -156,8 +155,7 @@ def part_augmented(
     if given is None or not (given.tensor or given.static):
         value = scope.text(statement.value)
         raise Refused("value-unproven", f"`{value}` is not proven to be a tensor or a number")
-    for part in target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]:
-        check_index(part, scope)
+    check_index(target.slice, scope)
     check_computed([statement.value], scope)
     place, name = scope.text(target), scope.text(target.value)
     value = f"{place} {symbol} {_operand(scope.text(statement.value))}"

@@ -108,8 +108,9 @@ class DenseBlock:
         return self.indices.get(ast.unparse(node)) if plain and self.indices else None
 
     def mentions(self, node: ast.AST) -> bool:
+        names = self.names
         for inner in walk(node):
-            if isinstance(inner, ast.Name) and inner.id in self.names:
+            if isinstance(inner, ast.Name) and inner.id in names:
                 return True
             if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Load):
                 if self.selected_by(inner) is not None:

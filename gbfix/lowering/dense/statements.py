@@ -10,6 +10,7 @@ from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import selected_by
 from gbfix.analysis.trees import of_kind, walk
 from gbfix.codegen.expressions import operand
+from gbfix.codegen.names import used_names
 from gbfix.lowering.dense.forms import copy_with
 from gbfix.lowering.dense.stores import accumulate, check_place, store, store_augmented
 from gbfix.lowering.dense.zeros import only_reduced
@@ -17,7 +18,6 @@ from gbfix.lowering.routing import (
     distinct_rows,
     found_in,
     found_rows,
-    names_in,
     pair_index,
     row_index,
 )
@@ -92,7 +92,7 @@ def keeps_found(block: DenseBlock, name: str, mask: ast.expr) -> bool:
     read = f"{name}[{place}]"
     if block.masks.ranks.of(mask) != 2:
         again = not any(isinstance(n, (ast.Call, ast.NamedExpr)) for n in walk(mask))
-        if not again or not names_in(mask).isdisjoint(block.bound):
+        if not again or not used_names(mask).isdisjoint(block.bound):
             text = ast.unparse(mask)
             raise Refused("mask-shape", f"`{text}` is not proven to have two dimensions")
         block.masks.require(f"{operand(block.context.view, mask)}.dim() == 2")
