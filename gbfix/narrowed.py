@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gbfix.analysis.call_index import calls
 from gbfix.analysis.facts import Facts
@@ -16,9 +16,9 @@ from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.regions import Regions
 from gbfix.analysis.word_index import words
 
-_IMPORT = re.compile(
-    r"(?:^|[:;])[ \t]*(?:from\s+([.\w]+)\s+)?import\b\s*(\([^)]*\)|[^\n]*)", re.MULTILINE
-)
+# One that began with what may stand before an `import` would be tried at every line.
+_IMPORTED = re.compile(r"import\b\s*(\([^)]*\)|[^\n]*)")
+_BEFORE = re.compile(r"(?:^|[:;])[ \t]*(?:from\s+([.\w]+)\s+)?$")
 
 
 class _Everything:
@@ -99,7 +99,7 @@ def _may_call_back(module: Module, given: Sequence[Module]) -> bool:
     """Whether functions of another module may call those of given ones, by what it imports."""
     if not module.defined:
         return False
-    imports = _IMPORT.findall(module.source.text)
+    imports = list(_imports(module.source.text))
     for own in given:
         *packages, last = own.name.split(".")
         defined = {n for n, bound in own.bindings.items() if not isinstance(bound[-1], str)}
@@ -111,3 +111,12 @@ def _may_call_back(module: Module, given: Sequence[Module]) -> bool:
                 if "*" in imported or not names.isdisjoint(defined):
                     return True
     return False
+
+
+def _imports(text: str) -> Iterator[tuple[str, str]]:
+    """What seems to be imported: from where, if that stands on the same line, and the names."""
+    for found in _IMPORTED.finditer(text):
+        line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()]
+        before = _BEFORE.search(line)
+        if before is not None:
+            yield before[1] or "", found[1]

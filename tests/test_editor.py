@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gbfix.analysis import read_files
+from gbfix.analysis.modules import Module
 from gbfix.analysis.read_files import ReadFiles
 from gbfix.cli.main import main
 from gbfix.editor.actions import actions_at, apply_action
@@ -320,13 +321,13 @@ def test_a_file_is_parsed_once_for_all_analyses(
     (tmp_path / "__init__.py").touch()
     (tmp_path / "parts.py").write_text("def limit(x):\n    return 1\n", encoding="utf-8")
     parsed: list[str] = []
-    parse = read_files.parse_module
+    made = read_files.unparsed_module
 
-    def counted(source: SourceFile) -> read_files.Module:
+    def counted(source: SourceFile) -> Module:
         parsed.append(source.path.name)
-        return parse(source)
+        return made(source)
 
-    monkeypatch.setattr(read_files, "parse_module", counted)
+    monkeypatch.setattr(read_files, "unparsed_module", counted)
     source = SourceFile(tmp_path / "net.py", IMPORTING)
     read = ReadFiles()
     edits = [fix_all(source, Settings(), read) for _ in range(2)]

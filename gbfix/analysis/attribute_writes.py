@@ -6,7 +6,9 @@ Reads the methods of the class itself. Knows syntax; what the values are is foun
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from gbfix.analysis.modules import ClassInfo, FunctionInfo, last_name
@@ -70,6 +72,15 @@ def _unpacked(
     return zip(target.elts, values, strict=True)
 
 
+@lru_cache
+def _setting(me: str) -> re.Pattern[str]:
+    """What the text of a method has wherever it sets an attribute of its object, and also elsewhere."""
+    attribute = rf"(?<!\w){me}[\s\\)]*\.[\s\\]*\w+"
+    directly = r"[\s\\)]*(?:[-+*/%@&|^<>]{0,3}=(?!=)|:)"
+    beside_others = r"[\s\\]*[,)\]][^=]*[^=!<>]=(?!=)"
+    return re.compile(rf"{attribute}(?:{directly}|{beside_others})")
+
+
 def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]:
     if not method.node.args.args:
         return
@@ -81,8 +92,11 @@ def _method_writes(method: FunctionInfo) -> Iterator[tuple[str, AttributeWrite]]
             return target.attr if target.value.id == me else None
         return None
 
-    # Most methods register nothing, and then only statements write.
-    registers = "register_" in method.module.source.lines_text(first_line(method.node), last)
+    # Most methods register nothing, and then only statements write; many set nothing at all.
+    text = method.module.source.lines_text(first_line(method.node), last)
+    registers = "register_" in text
+    if not registers and not _setting(me).search(text):
+        return
     for node in walk(method.node) if registers else statements(method.node):
         kind = node.__class__
         if kind not in _WRITING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from gbfix.analysis import module_text
+from gbfix.analysis import late_bodies, module_text
 from gbfix.analysis.bindings import top_bindings, top_level
 from gbfix.analysis.trees import SIMPLE, Parents, blocks, first_line, nodes_on
 from gbfix.source.text import SourceFile
@@ -154,6 +154,15 @@ class Module:
         """
         if self.parsed is None or not self.parsed.body:
             self.parsed = ast.parse(self.source.text, str(self.source.path))
+
+    def outline(self) -> None:
+        """Make a tree whose functions are parsed when somebody looks into them.
+
+        Raises:
+            SyntaxError, ValueError: if the text is not Python; perhaps not for what is in a function.
+            RecursionError, MemoryError: if it is nested too deeply.
+        """
+        self.parsed = late_bodies.parse(self.source.text, str(self.source.path))
 
     @cached_property
     def bindings(self) -> dict[str, list[ast.AST | str]]:
@@ -297,7 +306,8 @@ class Module:
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                     info = FunctionInfo(f"{prefix}.{node.name}", node, self, owner, outer)
                     yield info
-                    yield from defined(node.body, info.qualified, None, info)
+                    if not late_bodies.defines_nothing(node):
+                        yield from defined(node.body, info.qualified, None, info)
                 elif isinstance(node, ast.ClassDef):
                     cls = ClassInfo(f"{prefix}.{node.name}", node, self)
                     yield from defined(node.body, cls.qualified, cls, outer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gbfix.analysis.module_files import parse_module
+from gbfix.analysis.module_files import unparsed_module
 from gbfix.analysis.modules import Module
 from gbfix.source.text import SourceFile
 
@@ -35,7 +35,8 @@ class ReadFiles:
         known = self._modules.pop(path, None)
         module = known[1] if known is not None and known[0] == state else None
         if module is None:
-            module = parse_module(SourceFile.decode(path, path.read_bytes()))
+            module = unparsed_module(SourceFile.decode(path, path.read_bytes()))
+            module.outline()
         self._modules[path] = state, module
         return module
 
