@@ -139,18 +139,29 @@ class _Run(Looking):
         """Make passes until nothing changes."""
         todo = list(self._parsed())
         self.originals = dict(self.modules)
+        self._passes(todo, first=True)
+        while todo := [s for s in self.states if self.at is None and self._is_taken_back(s)]:
+            self._passes(todo, first=False)
+        result = _result(self.states, self.notices)
+        return replace(result, consulted=self.consulted, absent=self.absent)
+
+    def _passes(self, todo: list[FileState], *, first: bool) -> None:
         for number in range(MOST_PASSES):
-            changed = self._pass(todo, first=number == 0)
+            changed = self._pass(todo, first=first and number == 0)
             if not changed:
-                break
+                return
             todo = changed
             if self.at is not None:
                 self.rewrite = False
-        else:
-            for state in todo:
-                state.fail(TOO_MANY_PASSES)
-        result = _result(self.states, self.notices)
-        return replace(result, consulted=self.consulted, absent=self.absent)
+        for state in todo:
+            state.fail(TOO_MANY_PASSES)
+
+    def _is_taken_back(self, state: FileState) -> bool:
+        """Whether a file is looked at again, as it was, because some changes were in vain."""
+        if state.error is not None or not state.take_back():
+            return False
+        self.modules[state.original.path] = self.originals[state.original.path]
+        return True
 
     def _parsed(self) -> Iterator[FileState]:
         """Parse the files that mention torch, each under the name that it has in the project."""

@@ -129,6 +129,7 @@ class Fix:
         last: it waits until nothing else of its function is to be fixed.
         sometimes: it only helps in calls that record no gradients.
         marks: it leaves the function to Python, where other fixes of it would be in vain.
+        prepares: tests for whose sake alone it is made; it is taken back if none of them is treated.
     """
 
     transform: str
@@ -143,6 +144,7 @@ class Fix:
     last: bool = False
     sometimes: bool = False
     marks: bool = False
+    prepares: tuple[ast.expr, ...] = ()
 
     @property
     def offer(self) -> FixOffer:

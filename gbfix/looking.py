@@ -22,6 +22,7 @@ from gbfix.codegen.view import View
 from gbfix.findings import Finding, FixOffer, Refusal
 from gbfix.fixes import Context, Fix
 from gbfix.planning import Outcome, compatible, consider
+from gbfix.preparing import Place, Prepared, in_vain, prepared, without
 from gbfix.registry import treating
 from gbfix.settings import Settings
 from gbfix.source.text import Edit, SourceFile, offset_before
@@ -43,6 +44,8 @@ class FileState:
     error: str | None = None
     silenced: list[tuple[Suppression, str]] = field(default_factory=list)
     history: list[tuple[Edit, ...]] = field(default_factory=list)
+    prepared: list[Prepared] = field(default_factory=list)
+    declined: set[tuple[Place, str]] = field(default_factory=set)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -53,6 +56,20 @@ class FileState:
         """Give the file up: it stays as it was, and the sentence says why."""
         self.error = sentence
         self.current = self.original
+
+    def take_back(self) -> bool:
+        """Start again without changes that prepared others in vain; says whether there are any."""
+
+        def before(finding: Finding) -> Place:
+            offset = self.current.line_starts[finding.line - 1] + finding.column - 1
+            return position_before(offset, self)
+
+        vain = in_vain(self.prepared, self.left, before)
+        if vain:
+            self.declined |= vain
+            self.current, self.fixed, self.left = self.original, [], []
+            self.history, self.prepared = [], []
+        return bool(vain)
 
 
 @dataclass(frozen=True)
@@ -172,6 +189,7 @@ class Looking:
                 self.proposals.append(_proposal(outcome, finding, view))
         if not picked:
             return False
+        state.prepared += prepared(picked, view, lambda offset: position_before(offset, state))
         _edit(state, view, [f for _, f in picked])
         return True
 
@@ -220,13 +238,15 @@ class Looking:
         return outcomes
 
     def _choose(self, outcome: Outcome, state: FileState, view: View) -> None:
-        """Limit a site to the fix that was chosen for it beforehand, if one was."""
-        if not self.settings.choices:
+        """Leave out what was tried in vain, and all but the fix that was chosen beforehand."""
+        if not self.settings.choices and not state.declined:
             return
         site = outcome.site
-        place = (state.original.path, *position_before(view.start(site.span), state))
+        place = position_before(view.start(site.span), state)
+        if (place, site.diagnosis.code) in state.declined:
+            without(outcome)
         for choice in self.settings.choices:
-            if (choice.path, choice.line, choice.column) == place:
+            if (choice.path, choice.line, choice.column) == (state.original.path, *place):
                 if choice.code == site.diagnosis.code:
                     outcome.only, outcome.left = choice.transform, choice.transform is None
                     if choice.why:

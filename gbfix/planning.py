@@ -200,6 +200,7 @@ def compatible(
                 done.append((outcome, fix))
         if isinstance(outcome.site.node, ast.Call) and not any(o is outcome for o, _ in done):
             around = [(o, f) for o, f in done if _inside(statement, o.site.statement)]
+            around = [(o, f) for o, f in around if not f.prepares]
             if around and isinstance(around[0][0].site.node, ast.If):
                 done.append((outcome, around[0][1]))
     for marking, fix in [pair for pair in done if pair[1].marks]:

@@ -25,7 +25,8 @@ After:
 
 A test that is given a name as Python says it, `bad = not t.isfinite().all()` or `skip = True if t < p
 else False`, is written as a tensor too. The comparison stays exact: against a number that is not an
-integer it is made in double precision, as Python makes it.
+integer it is made in double precision, as Python makes it. Where no fix treats a test that asks for the
+name, nothing would be gained, and the name keeps its value.
 """
 
 from __future__ import annotations
@@ -79,9 +80,10 @@ def propose(site: BreakSite, context: Context) -> Fix:
             "no-scalar-name", "the test does not ask a Python value that was read earlier"
         )
     edits = tuple(edit for name in sorted(names) for edit in _kept(name, site, context))
+    tests = tuple(test for name in sorted(names) for test in _tests(name, context))
     return Fix(
         "item", Safety.SAFE, "the value is only tested, and the tensor tests alike", edits,
-        context.needs_torch,
+        context.needs_torch, prepares=tests,
     )  # fmt: skip
 
 
@@ -101,7 +103,7 @@ def _named_test(site: BreakSite, context: Context) -> Fix:
     while isinstance(test, ast.IfExp):
         truth ^= _negates(test)
         test = test.test
-    _assignment(target.id, context)
+    _only_assigned(target.id, context)
     parts = split(test, context.analysis, context.facts)
     if parts.guards and not truth:
         raise Refused(
@@ -117,9 +119,11 @@ def _named_test(site: BreakSite, context: Context) -> Fix:
     text = joined.join([*operands, rendered.operand]) if operands else rendered.text
     view = context.view
     edit = Edit(view.start(statement.value), view.end(statement.value), text)
+    # An operand that is joined to others ends the graph by itself, and any other one in the later test.
+    tests = () if isinstance(test, ast.BoolOp) else _tests(target.id, context)
     return Fix(
         "item", Safety.SAFE, "the value is only tested, and the tensor tests alike", (edit,),
-        context.needs_torch,
+        context.needs_torch, prepares=tests,
     )  # fmt: skip
 
 
@@ -194,27 +198,49 @@ def _assignment(name: str, context: Context) -> ast.Assign:
     Raises:
         Refused: for any other name.
     """
+    found = _only_assigned(name, context)
+    if len(found) != 1:
+        raise Refused("python-scalar", f"`{name}` is not assigned once, by itself")
+    return found[0]
+
+
+def _only_assigned(name: str, context: Context) -> list[ast.Assign]:
+    """The assignments of a name that is only tested, each of the name by itself.
+
+    Raises:
+        Refused: for any other name.
+    """
     function, parents = context.info.node, context.info.module.parents
     uses = [n for n in walk(function) if isinstance(n, ast.Name) and n.id == name]
     stores = [n for n in uses if not isinstance(n.ctx, ast.Load)]
-    statement = parents.get(stores[0]) if len(stores) == 1 else None
-    if not isinstance(statement, ast.Assign) or statement.targets != stores:
-        raise Refused("python-scalar", f"`{name}` is not assigned once, by itself")
+    found = [
+        s for store in stores if isinstance(s := parents.get(store), ast.Assign)
+        and s.targets == [store]
+    ]  # fmt: skip
+    if not stores or len(found) != len(stores):
+        raise Refused("python-scalar", f"`{name}` is not only assigned, by itself")
     for use in uses:
-        if isinstance(use.ctx, ast.Load) and not _only_tested(use, context):
+        if isinstance(use.ctx, ast.Load) and _test_of(use, context) is None:
             raise Refused("scalar-used", f"`{name}` is used for more than its truth")
-    return statement
+    return found
 
 
-def _only_tested(use: ast.AST, context: Context) -> bool:
-    """Whether a use asks for nothing but truth."""
+def _tests(name: str, context: Context) -> tuple[ast.expr, ...]:
+    """The tests that ask for a name."""
+    uses = [n for n in walk(context.info.node) if isinstance(n, ast.Name) and n.id == name]
+    found = [_test_of(use, context) for use in uses if isinstance(use.ctx, ast.Load)]
+    return tuple(dict.fromkeys(test for test in found if test is not None))
+
+
+def _test_of(use: ast.AST, context: Context) -> ast.expr | None:
+    """The test that a use stands in; None where it asks for more than truth."""
     parents = context.info.module.parents
     current, parent = use, parents[use]
     while isinstance(parent, ast.BoolOp) or (
         isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
     ):
         current, parent = parent, parents[parent]
-    return isinstance(parent, _TESTS) and parent.test is current
+    return parent.test if isinstance(parent, _TESTS) and parent.test is current else None
 
 
 TRANSFORM = Transform(

@@ -122,14 +122,17 @@ def mask_like(node: ast.expr, value: Value, base: Value) -> bool:
 
 
 def _size_from_data(node: ast.Call, name: str, analysis: Analysis) -> bool:
-    given = {k.arg for k in node.keywords}
+    named = {k.arg: k.value for k in node.keywords}
     arguments = operands(node, analysis)
     if name == "repeat_interleave":
-        repeats = analysis.values.get(arguments[1]) if len(arguments) > 1 else None
-        data = len(arguments) == 1 or (repeats is not None and repeats.tensor)
-        return data and "output_size" not in given
+        given = named.get("repeats", arguments[1] if len(arguments) > 1 else None)
+        repeats = None if given is None else analysis.values.get(given)
+        return "output_size" not in named and (
+            given is None or (repeats is not None and repeats.tensor)
+        )
     if name == "one_hot":
-        return len(arguments) == 1 and "num_classes" not in given
+        count = named.get("num_classes", arguments[1] if len(arguments) > 1 else None)
+        return count is None or ast.unparse(count) == "-1"
     return True
 
 

@@ -37,7 +37,8 @@ def calls_layers(
         if not isinstance(node, ast.Call):
             continue
         called = analysis.values.get(node.func)
-        if called is None or called.kinds & (Kind.MODULE | Kind.UNKNOWN | Kind.MAYBE):
+        unknown = called is None or called.kinds & (Kind.MODULE | Kind.UNKNOWN | Kind.MAYBE)
+        if called is None or unknown or (not called.reference and _is_given(node.func, analysis)):
             if _is_unknown(node.func, analysis):
                 return True
             continue
@@ -66,6 +67,14 @@ def calls_functions(nodes: Iterable[ast.AST], analysis: Analysis, facts: Facts) 
         if any(v is not None and v.kinds & (Kind.TENSOR | Kind.MAYBE) for v in values):
             return True
     return False
+
+
+def _is_given(function: ast.expr, analysis: Analysis) -> bool:
+    """Whether a function that is called is a parameter, is bound here, or comes out of a container."""
+    if not isinstance(function, ast.Name):
+        return not isinstance(function, ast.Attribute)
+    own = definitions_of(analysis.info.node, analysis.info.module)
+    return function.id in own.parameters or function.id in own.stores
 
 
 def _is_unknown(function: ast.expr, analysis: Analysis) -> bool:
