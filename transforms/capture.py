@@ -30,11 +30,15 @@ and holds for the whole process. Lists of floats are not captured.
 from __future__ import annotations
 
 import ast
+import re
 
 from gbfix.analysis.break_site import BreakSite
+from gbfix.analysis.captured_places import failing_place
 from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.flow import Analysis
 from gbfix.analysis.reads import (
     CAPTURE,
+    Read,
     ReadKind,
     fails_captured,
     is_captured,
@@ -45,6 +49,8 @@ from gbfix.analysis.symbols import check_function, check_read
 from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION, TENSOR_TO_LIST
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform, setting_fix
+
+_SEVERAL_INDICES = re.compile(r"\[[^\]]*[,:]")
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -75,14 +81,24 @@ def _check_others(context: Context) -> None:
         Refused: for one that would fail.
     """
     for info in context.info.module.functions():
-        analysis = context.facts.analysis(info) if may_fail_captured(info) else None
-        for read in reads(analysis) if analysis is not None else ():
+        if not may_fail_captured(info) and not _SEVERAL_INDICES.search(info.text):
+            continue
+        analysis = context.facts.analysis(info)
+        if analysis is None:
+            continue
+        for read in reads(analysis):
+            text = _failing(read, analysis)
             # Last: to find out whether a function is in the region, much of it may have to be found.
-            if analysis and fails_captured(read, analysis) and info.node in context.facts.region:
-                text = ast.unparse(read.node)
-                raise Refused(
-                    "breaks-others", f"compiling fails under it where `{text}` is counted"
-                )
+            if text and info.node in context.facts.region:
+                raise Refused("breaks-others", f"compiling fails under it {text}")
+
+
+def _failing(read: Read, analysis: Analysis) -> str:
+    """Where compiling fails if a read is captured; empty where it does not."""
+    if fails_captured(read, analysis):
+        return f"where `{ast.unparse(read.node)}` is counted"
+    place = failing_place(read.node, analysis)
+    return f"at `{ast.unparse(place)}`" if place is not None else ""
 
 
 TRANSFORM = Transform(

@@ -70,7 +70,7 @@ def check_read(node: ast.expr, analysis: Analysis) -> None:
 def decided(node: ast.expr, analysis: Analysis) -> ast.expr | None:
     """A test that a number or size decides; Dynamo takes over those of assertions."""
     sized = shape_from_data(node, analysis) is not None
-    names = _derived(node, analysis, through_tensors=sized)
+    names = derived(node, analysis, through_tensors=sized)
     for condition in analysis.conditions.values():
         if isinstance(condition.owner, ast.Assert) or condition.eager:
             continue
@@ -81,9 +81,7 @@ def decided(node: ast.expr, analysis: Analysis) -> ast.expr | None:
             # Whether a name is None is known of a symbol.
             if isinstance(leaf, ast.Compare) and isinstance(leaf.ops[0], (ast.Is, ast.IsNot)):
                 continue
-            if any(
-                _contains(part, node, names) for part in ([leaf] if not sized else _sizes(leaf))
-            ):
+            if any(contains(part, node, names) for part in ([leaf] if not sized else _sizes(leaf))):
                 return condition.test
     return None
 
@@ -108,7 +106,7 @@ def _sizes(test: ast.expr) -> Iterator[ast.expr]:
             yield node.value
 
 
-def _derived(node: ast.expr, analysis: Analysis, *, through_tensors: bool) -> set[str]:
+def derived(node: ast.expr, analysis: Analysis, *, through_tensors: bool) -> set[str]:
     """Names that hold something made of a number, or a tensor made of one whose size is meant."""
     names: set[str] = set()
     bound = _bindings(analysis)
@@ -161,21 +159,22 @@ def _bound(analysis: Analysis) -> Iterator[tuple[ast.expr, ast.expr]]:
             yield node.target, node.iter
 
 
-def _contains(value: ast.AST, node: ast.expr, names: set[str]) -> bool:
+def contains(value: ast.AST, node: ast.expr, names: set[str]) -> bool:
+    """Whether an expression holds another, or one of some names."""
     return any(n is node or (isinstance(n, ast.Name) and n.id in names) for n in walk(value))
 
 
 def _taken_apart(node: ast.expr, analysis: Analysis) -> ast.expr | None:
     """Where a tensor whose length is a symbol is read as a list, or looped over."""
-    names = _derived(node, analysis, through_tensors=True)
+    names = derived(node, analysis, through_tensors=True)
     for found in walk(analysis.info.node):
         if isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute):
-            if found.func.attr == "tolist" and _contains(found.func.value, node, names):
+            if found.func.attr == "tolist" and contains(found.func.value, node, names):
                 return found
         elif isinstance(found, (ast.For, ast.comprehension)):
             for part in _looped(found.iter):
                 value = analysis.values.get(part)
-                if value is not None and value.tensor and _contains(part, node, names):
+                if value is not None and value.tensor and contains(part, node, names):
                     return found.iter
     return None
 

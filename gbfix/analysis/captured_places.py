@@ -1,0 +1,60 @@
+"""Places of tensors that compiling fails at where numbers of tensors are captured as symbols.
+
+Among several indices, Dynamo takes no symbol for an integer, and it loses the start of a part that a
+symbol moves where an index after it moves the start again: `x[i : i + 3, 1:]` (seen on torch 2.13).
+One after the other, `x[i : i + 3][:, 1:]`, it takes them. Follows names within one function.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.symbols import contains, derived
+from gbfix.analysis.trees import of_kind
+
+
+def failing_place(read: ast.expr, analysis: Analysis) -> ast.Subscript | None:
+    """A subscript that fails to compile where one read becomes a symbol."""
+    names: set[str] | None = None
+    for found in of_kind(analysis.info.node, ast.Subscript):
+        if not isinstance(found.slice, ast.Tuple) or found in analysis.eager:
+            continue
+        base = analysis.values.get(found.value)
+        if base is None or not base.tensor:
+            continue
+        if names is None:
+            names = derived(read, analysis, through_tensors=False)
+        if _fails(found, found.slice.elts, read, names, analysis):
+            return found
+    return None
+
+
+def _fails(
+    place: ast.Subscript,
+    parts: list[ast.expr],
+    read: ast.expr,
+    names: set[str],
+    analysis: Analysis,
+) -> bool:
+    stored = isinstance(place.ctx, ast.Store) and not isinstance(
+        analysis.info.module.parents[place], ast.AugAssign
+    )
+    moved = False
+    for part in parts:
+        if moved and not stored and _moves(part):
+            return True
+        if isinstance(part, ast.Slice):
+            moved = moved or (part.lower is not None and contains(part.lower, read, names))
+            continue
+        value = analysis.values.get(part)
+        if (value is None or not value.tensor) and contains(part, read, names):
+            return True
+    return False
+
+
+def _moves(part: ast.expr) -> bool:
+    """Whether an index may start elsewhere than at the first element."""
+    if isinstance(part, ast.Slice):
+        return part.lower is not None and _moves(part.lower)
+    return not (isinstance(part, ast.Constant) and (part.value is None or part.value in (0, ...)))
