@@ -1,8 +1,8 @@
 """`torch.equal`, `torch.allclose` and `in` as questions to tensors instead of Python booleans.
 
 `torch.equal(a, b)` of tensors of one shape is `(a == b).all()`; `torch.allclose` is `torch.isclose`
-and `all`; `0 in t` is `(t == 0).any()`. Knows these questions and the values of their operands,
-nothing of what asks them.
+and `all`; `0 in t` is `(t == 0).any()`, and `t in (0, 3)` is `(t == 0) | (t == 3)`. Knows these
+questions and the values of their operands, nothing of what asks them.
 """
 
 from __future__ import annotations
@@ -52,10 +52,23 @@ def member(test: ast.expr) -> ast.Compare | None:
     """`t == 0` for `0 in t`, `t != 0` for `0 not in t`: of the one any, of the other all are true."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return None
-    if not isinstance(test.ops[0], (ast.In, ast.NotIn)):
+    if not isinstance(test.ops[0], (ast.In, ast.NotIn)) or one_of(test):
         return None
     operator = ast.Eq() if isinstance(test.ops[0], ast.In) else ast.NotEq()
     return ast.Compare(test.comparators[0], [operator], [test.left])
+
+
+def one_of(test: ast.expr) -> list[ast.expr]:
+    """The candidates of `t in (0, 3)`; none for anything else.
+
+    A set is none of these: it asks for the hash of a tensor, which no number has.
+    """
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return []
+    if not isinstance(test.ops[0], (ast.In, ast.NotIn)):
+        return []
+    asked = test.comparators[0]
+    return list(asked.elts) if isinstance(asked, (ast.Tuple, ast.List)) else []
 
 
 def asks_element(test: ast.expr) -> str | None:

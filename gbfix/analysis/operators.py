@@ -9,6 +9,7 @@ import ast
 from collections.abc import Sequence
 
 from gbfix.analysis.calls import item_of
+from gbfix.analysis.equality import one_of
 from gbfix.analysis.values import (
     MAYBE,
     SCALAR,
@@ -83,6 +84,9 @@ def compared(node: ast.Compare, values: Sequence[Value]) -> Value:
         return STATIC
     if any(isinstance(o, (ast.In, ast.NotIn)) for o in node.ops):
         if values[-1].may_be_tensor and not _is_text(node.left):
+            return SCALAR
+        listed = one_of(node) or values[-1].elements is not None
+        if len(values) == 2 and values[0].tensor and listed:
             return SCALAR
         unknown = values[-1].only(Kind.UNKNOWN | Kind.MAYBE | Kind.NONE)
         return MAYBE if unknown and _asks_tensor(node) else STATIC

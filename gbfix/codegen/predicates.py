@@ -19,7 +19,7 @@ from gbfix.analysis.conditions import (
     Refused,
 )
 from gbfix.analysis.draws import PLAIN, as_uniform, draw, is_drawn
-from gbfix.analysis.equality import compared, member, same_shapes
+from gbfix.analysis.equality import compared, member, one_of, same_shapes
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
@@ -148,6 +148,8 @@ class Renderer:
         asked = member(leaf.node)
         if asked is not None:
             return self._member(asked)
+        if one_of(leaf.node):
+            return self._one_of(leaf.node)
         if leaf.scalar:
             return self._scalar(leaf.node)
         node, value = leaf.node, leaf.value
@@ -160,6 +162,10 @@ class Renderer:
 
     def _member(self, asked: ast.Compare) -> Rendered:
         """`0 in t`, as what a tensor answers when it is asked so."""
+        given = self.analysis.values.get(asked.left)
+        if given is not None and given.elements is not None:
+            text = ast.unparse(asked.left)
+            raise Refused("python-scalar", f"what `{text}` holds is not written out in the test")
         number, symbol = asked.comparators[0], SYMBOLS[type(asked.ops[0])]
         value = self.analysis.values.get(number)
         if value is None or not (value.tensor or value.only(Kind.STATIC)):
@@ -167,6 +173,29 @@ class Renderer:
         reduction = "any" if isinstance(asked.ops[0], ast.Eq) else "all"
         text = f"{operand(self.view, asked.left)} {symbol} {operand(self.view, number)}"
         return Rendered(f"({text}).{reduction}()", True, True, True)
+
+    def _one_of(self, test: ast.expr) -> Rendered:
+        """`t in (0, 3)`, as a question to the tensor for each of the candidates."""
+        assert isinstance(test, ast.Compare)
+        value = self.analysis.values.get(test.left)
+        if value is None or not value.tensor:
+            raise Refused("python-scalar", f"`{ast.unparse(test.left)}` is not known as a tensor")
+        plain = isinstance(test.left, (ast.Name, ast.Attribute))
+        candidates = one_of(test)
+        if not plain and len(candidates) > 1:
+            raise Refused("chained-comparison", "what is looked for is not a plain name")
+        for candidate in candidates:
+            known = self.analysis.values.get(candidate)
+            if known is None or not known.only(Kind.STATIC):
+                text = ast.unparse(candidate)
+                raise Refused("python-scalar", f"`{text}` is not known to be a number")
+        symbol, joined = ("==", " | ") if isinstance(test.ops[0], ast.In) else ("!=", " & ")
+        parts = [
+            f"{operand(self.view, test.left)} {symbol} {operand(self.view, c)}" for c in candidates
+        ]
+        if len(parts) > 1:
+            parts = [f"({part})" for part in parts]
+        return Rendered(joined.join(parts), False, True, value.zero_dim)
 
     def _chain(self, node: ast.Compare, value: Value) -> Rendered:
         """`a < b < c` is `(a < b) & (b < c)`: the middle is evaluated twice, so it must be plain."""
