@@ -78,9 +78,9 @@ SCALAR_READ = Diagnosis(
     "GBF105",
     "scalar-read",
     "a Python number is read from a tensor",
-    "`.item()`, `int(t)`, `float(t)` and `bool(t)` ask for a value that does not exist while Dynamo "
-    "traces. It ends the graph, reads the number in Python, and starts another graph that depends on "
-    "it. On a GPU the read also waits for all work that is queued.",
+    "`.item()`, `int(t)`, `float(t)`, `bool(t)` and the functions of `math` ask for a value that does "
+    "not exist while Dynamo traces. It ends the graph, reads the number in Python, and starts another "
+    "graph that depends on it. On a GPU the read also waits for all work that is queued.",
     ("GB0124", "GB0033"),
     probe="""\
 def probe(x):

@@ -97,7 +97,7 @@ def _failing(read: Read, analysis: Analysis) -> str:
     """Where compiling fails if a read is captured; empty where it does not."""
     if fails_captured(read, analysis):
         return f"where `{ast.unparse(read.node)}` is counted"
-    place = failing_place(read.node, analysis)
+    place = failing_place(read, analysis)
     return f"at `{ast.unparse(place)}`" if place is not None else ""
 
 

@@ -2,7 +2,8 @@
 
 Among several indices, Dynamo takes no symbol for an integer, and it loses the start of a part that a
 symbol moves where an index after it moves the start again: `x[i : i + 3, 1:]` (seen on torch 2.13).
-One after the other, `x[i : i + 3][:, 1:]`, it takes them. Follows names within one function.
+One after the other, `x[i : i + 3][:, 1:]`, it takes them, and numbers of tensors that the graph is
+given. Follows names within one function.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import ast
 
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.reads import Read, is_computed
 from gbfix.analysis.symbols import contains, derived
 from gbfix.analysis.trees import of_kind
 
 
-def failing_place(read: ast.expr, analysis: Analysis) -> ast.Subscript | None:
+def failing_place(read: Read, analysis: Analysis) -> ast.Subscript | None:
     """A subscript that fails to compile where one read becomes a symbol."""
+    if not is_computed(read.tensor, analysis):
+        return None
     names: set[str] | None = None
     for found in of_kind(analysis.info.node, ast.Subscript):
         if not isinstance(found.slice, ast.Tuple) or found in analysis.eager:
@@ -24,8 +28,8 @@ def failing_place(read: ast.expr, analysis: Analysis) -> ast.Subscript | None:
         if base is None or not base.tensor:
             continue
         if names is None:
-            names = derived(read, analysis, through_tensors=False)
-        if _fails(found, found.slice.elts, read, names, analysis):
+            names = derived(read.node, analysis, through_tensors=False)
+        if _fails(found, found.slice.elts, read.node, names, analysis):
             return found
     return None
 

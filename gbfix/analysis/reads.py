@@ -107,7 +107,7 @@ def _candidates(analysis: Analysis) -> set[ast.AST]:
                     found.add(node)
             value = values.get(function)
             name = value.reference if value is not None else None
-            if name is not None and (name in _NUMBERS or name in _TAKING):
+            if name is not None and (name in _NUMBERS or name in _TAKING or _is_math(name)):
                 found.add(node)
                 found.update(node.args)
             found.update(counted(node, analysis))
@@ -149,7 +149,8 @@ def is_captured(read: Read, analysis: Analysis) -> bool:
         value = analysis.values.get(read.tensor)
         return value is not None and not value.floating
     if read.kind is not ReadKind.POSITION:
-        return read.kind is not ReadKind.INDEX
+        given = read.kind is ReadKind.NUMBER and read.node is read.tensor  # to a function of `math`
+        return read.kind is not ReadKind.INDEX and not given
     call = _call_of(read.node, analysis)
     return call is None or ast.unparse(call.func).rpartition(".")[2] not in _UNCAPTURED
 
@@ -188,9 +189,19 @@ def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | Non
         if name in _NUMBERS and len(node.args) == 1 and not node.keywords:
             if _is_tensor(values.get(node.args[0])):
                 return node.args[0], ReadKind.NUMBER
-    if _is_tensor(values.get(node)) and needs_integer(node, analysis):
-        return node, ReadKind.POSITION
+    if _is_tensor(values.get(node)):
+        if needs_integer(node, analysis):
+            return node, ReadKind.POSITION
+        parent = analysis.info.module.parents.get(node)
+        called = values.get(parent.func) if isinstance(parent, ast.Call) else None
+        if called is not None and called.reference and _is_math(called.reference):
+            return node, ReadKind.NUMBER
     return (node, ReadKind.INDEX) if is_one_index(node, analysis) else None
+
+
+def _is_math(name: str) -> bool:
+    """Whether a function computes with Python numbers, and reads one from a tensor that it is given."""
+    return name.startswith("math.")
 
 
 def is_one_index(node: ast.AST, analysis: Analysis) -> bool:
@@ -210,7 +221,7 @@ def is_one_index(node: ast.AST, analysis: Analysis) -> bool:
         return False
     if node not in indices(parent):
         return False
-    if not _is_tensor(analysis.values.get(parent.value)) or not _is_computed(node, analysis):
+    if not _is_tensor(analysis.values.get(parent.value)) or not is_computed(node, analysis):
         return False
     return value.zero_dim or (analysis.evaluator is not None and _rank(node, analysis) == 0)
 
@@ -224,7 +235,7 @@ def _rank(node: ast.expr, analysis: Analysis) -> int | None:
     return ranks.of(node)
 
 
-def _is_computed(node: ast.expr, analysis: Analysis) -> bool:
+def is_computed(node: ast.expr, analysis: Analysis) -> bool:
     """Whether a tensor is the result of an operation of the function."""
     if isinstance(node, ast.Name):
         if node.id in _parameters(analysis):
@@ -233,7 +244,7 @@ def _is_computed(node: ast.expr, analysis: Analysis) -> bool:
             return True
         value = _assigned_once(analysis).get(node.id)
         return (
-            value is not None and not isinstance(value, ast.Name) and _is_computed(value, analysis)
+            value is not None and not isinstance(value, ast.Name) and is_computed(value, analysis)
         )
     if isinstance(node, ast.Call):
         made = analysis.values.get(node.func)

@@ -29,6 +29,7 @@ from gbfix.codegen.gathered import gathered
 from gbfix.codegen.view import View
 
 _FLIPPED: dict[type[ast.cmpop], str] = {ast.Eq: "!=", ast.NotEq: "=="}
+_ASKED_OF_NUMBERS = frozenset({"isnan", "isinf", "isfinite"})
 _BARE = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 
 
@@ -249,12 +250,31 @@ class Renderer:
         total = gathered(node, self.view, self.analysis, self.torch)
         if total is not None:
             return Rendered(total.asked, False, True, True)
+        asked = self._asked_of_number(node)
+        if asked is not None:
+            return asked
         comparison = self._comparison(node)
         if comparison is not None:
             return Rendered(comparison, True, True, True)
         raise Refused(
             "python-scalar", f"`{ast.unparse(node)}` is a Python value read from a tensor earlier"
         )
+
+    def _asked_of_number(self, node: ast.expr) -> Rendered | None:
+        """`math.isnan(t.item())` as `torch.isnan(t)`, and what else is asked of one number alike."""
+        if not isinstance(node, ast.Call) or len(node.args) != 1 or node.keywords:
+            return None
+        function = self.analysis.values.get(node.func)
+        library, _, name = ((function.reference or "") if function else "").rpartition(".")
+        if library != "math" or name not in _ASKED_OF_NUMBERS:
+            return None
+        given = self.analysis.values.get(node.args[0])
+        asked = node.args[0] if given is not None and given.tensor else self._read(node.args[0])
+        if asked is None:
+            return None
+        value = self.analysis.values.get(asked)
+        zero = value is not None and value.zero_dim
+        return Rendered(f"{self.torch}.{name}({flat(self.view, asked)})", True, True, zero)
 
     def _drawn(self, node: ast.expr) -> Rendered:
         """A condition on numbers that were drawn, which the graph gets as they are."""
