@@ -64,7 +64,7 @@ from gbfix.lowering.gradients import Flow, attribute_flow, gradients_are_off, re
 from gbfix.lowering.gradients_apart import with_gradients_apart
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects, stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
-from gbfix.lowering.layouts import check_casts, check_layouts, check_types
+from gbfix.lowering.layouts import check_layouts, check_one_sided, check_types
 from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.made_alike import Made, made_alike
 from gbfix.lowering.placement import beside, replacing, width_for
@@ -163,15 +163,15 @@ def _made(arm: Arm, branch: Branch) -> Made:
     return Made(arm.statements, results, [n for n in names if n not in bound])
 
 
-def _bound(arm: Arm, branch: Branch) -> list[ast.expr | None]:
-    """What an arm binds each output to; None where it leaves it alone or binds it more than once."""
+def _bound(arm: Arm, branch: Branch) -> list[list[ast.expr]]:
+    """What an arm binds each output to."""
     bound: dict[str, list[ast.expr]] = {o.name: [] for o in branch.outputs}
     for statement in (n for s in arm.statements for n in walk(s)):
         if isinstance(statement, (ast.Assign, ast.AugAssign)):
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             for name in map(ast.unparse, targets):
                 bound.get(name, []).append(statement.value)
-    return [values[0] if len(values) == 1 else None for values in bound.values()]
+    return list(bound.values())
 
 
 def _straight(
@@ -280,7 +280,7 @@ def _functions(
     names = [o.name for o in branch.outputs]
     if not branch.returns:
         bound = [_bound(arm, branch) for arm in branch.arms]
-        check_casts(names, list(zip(bound[0], bound[1], strict=True)), pairs)
+        check_one_sided(names, list(zip(bound[0], bound[1], strict=True)), pairs)
     check_not_changed_later(roots, names if roots else [], branch.place, analysis, context.facts)
     check_stored(branch, roots, context)
     check_kept(branch, roots)

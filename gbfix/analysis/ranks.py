@@ -76,17 +76,19 @@ class Ranks:
                 if not isinstance(made, (ast.Compare, ast.BinOp, ast.UnaryOp)):
                     return node.id
                 node = made
-            elif isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
-                node = node.operand
-            elif (
-                isinstance(node, ast.Compare)
-                and len(node.ops) == 1
-                and _constant(node.comparators[0])
-            ) or (isinstance(node, ast.BinOp) and _constant(node.right)):
-                node = node.left
             else:
-                return None
+                inner = _of_one_shape(node)
+                if inner is None:
+                    return None
+                node = inner
         return None
+
+    def source(self, node: ast.expr) -> str | None:
+        """The name that an expression is computed from, which has its shape: `x` of `(x > 0)`."""
+        inner = _of_one_shape(node)
+        while inner is not None:
+            node, inner = inner, _of_one_shape(inner)
+        return node.id if isinstance(node, ast.Name) else None
 
     def _collect(self) -> None:
         body = self.analysis.info.node.body
@@ -295,6 +297,17 @@ def _keeps_itself(node: ast.expr, name: str) -> bool:
         and node.func.value.id == name
         and node.func.attr in {*_SAME, "float", "half", "double", "bool", "long", "clamp"}
     )
+
+
+def _of_one_shape(node: ast.expr) -> ast.expr | None:
+    """The operand that an expression has the shape of."""
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.op, ast.Not):
+        return node.operand
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and _constant(node.comparators[0]):
+        return node.left
+    if isinstance(node, ast.BinOp) and _constant(node.right):
+        return node.left
+    return None
 
 
 def _constant(node: ast.expr) -> bool:

@@ -21,6 +21,7 @@ _RESHAPES = frozenset(
     "cat concat concatenate stack hstack vstack pad repeat repeat_interleave flatten view "
     "reshape unsqueeze squeeze narrow tile unfold".split()
 )
+_JOINS = frozenset("cat concat concatenate stack hstack vstack dstack".split())
 _REDUCTIONS = frozenset("sum mean max min amax amin any all prod norm std var median".split())
 
 
@@ -51,22 +52,28 @@ def check_layouts(
             raise Refused("different-shapes", "one arm reduces a dimension and the other does not")
 
 
-def check_casts(
+def check_one_sided(
     names: Sequence[str],
-    bound: Sequence[tuple[ast.expr | None, ast.expr | None]],
+    bound: Sequence[tuple[Sequence[ast.expr], Sequence[ast.expr]]],
     values: Sequence[tuple[Value, Value]],
 ) -> None:
-    """Refuse what one arm casts and the other leaves as it is: there would be nothing to cast else.
+    """Refuse what one arm casts or joins with more, and the other leaves as it is.
 
-    `bound` holds what each arm binds each output to, None where it leaves it alone.
+    `bound` holds what each arm binds each output to, nothing where it leaves it alone.
 
     Raises:
         Refused: naming the difference.
     """
     for name, (a, b), (x, y) in zip(names, bound, values, strict=True):
-        cast = a if b is None else b if a is None else None
-        if x.dtype != y.dtype and isinstance(cast, ast.Call) and _casts(cast, name):
+        if bool(a) == bool(b) or len(a) + len(b) != 1:
+            continue
+        (only,) = (*a, *b)
+        if not isinstance(only, ast.Call):
+            continue
+        if x.dtype != y.dtype and _casts(only, name):
             raise Refused("different-dtypes", "one arm casts its result and the other does not")
+        if x.shape != y.shape and _joins(only, name):
+            raise Refused("different-shapes", "one arm gives its result another shape")
 
 
 def _casts(call: ast.Call, name: str) -> bool:
@@ -77,6 +84,16 @@ def _casts(call: ast.Call, name: str) -> bool:
         return False
     given = [*call.args, *(k.value for k in call.keywords)]
     return not given or not all(ast.unparse(g).rpartition(".")[2] == "device" for g in given)
+
+
+def _joins(call: ast.Call, name: str) -> bool:
+    """Whether a call joins a tensor with others, which are seldom empty."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _JOINS or not call.args:
+        return False
+    parts = call.args[0]
+    return isinstance(parts, (ast.List, ast.Tuple)) and any(
+        ast.unparse(part) == name for part in parts.elts
+    )
 
 
 def check_types(values: Sequence[tuple[Value, Value]]) -> None:

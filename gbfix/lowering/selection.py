@@ -31,7 +31,8 @@ class Selection:
         rank: dimensions of the mask, if known.
         reads: names that the mask reads.
         shape: value number of the mask's shape.
-        root: the name of a tensor that has the shape of the mask.
+        root: the name of a tensor that has the shape of the mask, and is never bound anew.
+        source: the name of a tensor that the mask is computed from, and has its shape there.
     """
 
     key: str
@@ -41,6 +42,7 @@ class Selection:
     reads: frozenset[str]
     shape: int
     root: str | None = None
+    source: str | None = None
 
     @property
     def text(self) -> str:
@@ -149,7 +151,10 @@ class Masks:
         rank = self.ranks.of(root)
         shape = value.shape if value is not None and value.tensor else -1
         key = ("~" if inverted else "") + text
-        return Selection(key, text, inverted, rank, reads, shape, self.ranks.shape_root(root))
+        ranks = self.ranks
+        return Selection(
+            key, text, inverted, rank, reads, shape, ranks.shape_root(root), ranks.source(root)
+        )
 
     def require(self, test: str) -> None:
         """Ask for something that is decided while tracing."""
@@ -157,9 +162,9 @@ class Masks:
             self.tests.append(test)
 
     def asked(self, selection: Selection) -> str | None:
-        """What has the dimensions of a mask and is there before the block; None if nothing is."""
+        """What has the dimensions of a mask, and is there before the block unless the block binds it."""
         own = {name for name, _ in self._named.values()}
-        return selection.root if selection.mask in own else selection.mask
+        return selection.root or selection.source if selection.mask in own else selection.mask
 
     @contextmanager
     def apart(self) -> Iterator[None]:
