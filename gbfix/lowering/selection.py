@@ -162,7 +162,7 @@ class Masks:
             self.tests.append(test)
 
     def asked(self, selection: Selection) -> str | None:
-        """What has the dimensions of a mask, and is there before the block unless the block binds it."""
+        """What has the dimensions of a mask and is there before, unless the block binds it."""
         own = {name for name, _ in self._named.values()}
         return selection.root or selection.source if selection.mask in own else selection.mask
 
