@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,9 +89,12 @@ def _trouble(path: Path) -> str | None:
 
 def _unique(files: Sequence[Path]) -> tuple[Path, ...]:
     """Each real file once, under its own name rather than that of a link to it."""
-    by_target: dict[str, Path] = {}
-    for path in sorted(files, key=lambda p: (p.is_symlink(), p.is_absolute(), p)):
-        by_target.setdefault(os.path.realpath(path), path)
+    by_target: dict[Path, Path] = {}
+    real = cache(Path.resolve)  # a folder holds many files
+    ordered = sorted((path.is_symlink(), path.is_absolute(), path) for path in files)
+    for is_link, _, path in ordered:
+        target = real(path) if is_link else real(path.parent) / path.name
+        by_target.setdefault(target, path)
     return tuple(sorted(by_target.values()))
 
 
