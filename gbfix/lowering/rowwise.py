@@ -28,7 +28,7 @@ _RANDOM_LAYERS = frozenset("Dropout AlphaDropout".split())
 _ELEMENTWISE = frozenset(
     "relu gelu silu mish elu celu selu leaky_relu hardswish hardsigmoid hardtanh logsigmoid "
     "softplus softsign relu6 to type type_as float double half bfloat16 clone detach contiguous "
-    "expit quick_gelu addcmul addcdiv where".split()
+    "expit quick_gelu addcmul addcdiv where maximum minimum".split()
 )
 _LAST = frozenset("linear layer_norm rms_norm".split())
 # Row-wise with a dimension that counts from the end.

@@ -27,6 +27,7 @@ from gbfix.lowering.selection import Lowered
 if TYPE_CHECKING:
     from gbfix.lowering.dense.block import DenseBlock
 
+_OF_TWO = {"max": "maximum", "min": "minimum"}  # of two tensors, element by element
 _PASSING = frozenset("to float double half bfloat16 clone detach contiguous type_as neg".split())
 _NO_SHAPE = frozenset("to type type_as float unsqueeze softmax log_softmax sum mean linear".split())
 
@@ -60,8 +61,10 @@ def lower_call(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:
     loss = losses(block, node, name)
     if loss is not None:
         return loss
+    given = operands(node, block.context.analysis) if name in REDUCTIONS else []
+    if name in _OF_TWO and len(given) == 2 and is_tensor(block, given[1]):
+        name = _OF_TWO[name]
     if name in REDUCTIONS:
-        given = operands(node, block.context.analysis)
         alone = len(given) == 1 and not node.keywords and name in {"sum", "nansum", "mean"}
         inner = (zero_filled(block, given[0]) if alone else None) or block.lower(given[0])
         if inner.rows is not None:
@@ -70,6 +73,11 @@ def lower_call(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:
                 block.found.reductions += 1
                 return made
     return applied_to_rows(block, node, name, fill)
+
+
+def is_tensor(block: DenseBlock, node: ast.expr) -> bool:
+    value = block.context.analysis.values.get(node)
+    return value is not None and value.tensor
 
 
 def unwrapped(block: DenseBlock, node: ast.Call) -> Lowered | None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
+from gbfix.codegen.expressions import flat
 from gbfix.lowering.dense.counts import number_found
-from gbfix.lowering.dense.forms import compose, filled, known_shape, plain
+from gbfix.lowering.dense.forms import compose, filled, is_there_before, known_shape, plain
 from gbfix.lowering.routing import first_match, row_index
 from gbfix.lowering.selection import Lowered, Selection
 
@@ -40,12 +41,42 @@ def lower_subscript(block: DenseBlock, node: ast.Subscript, fill: int | None) ->
     if base.rows is not None or base.count is not None:
         raise Refused("nested-selection", "rows are selected from what was itself selected")
     if node.slice is not mask:
-        raise Refused("mask-not-first", "the mask is one of several indices")
+        found = parts_of_rows(block, node, base, mask)
+        return found if fill is None else filled(block, found, fill)
     selection = block.masks.select(mask)
     found = all_rows(
         block, base, node.value, selection, named=fill is not None or not block.storing
     )
     return found if fill is None else filled(block, found, fill)
+
+
+def parts_of_rows(block: DenseBlock, node: ast.Subscript, base: Lowered, mask: ast.expr) -> Lowered:
+    """`x[mask, :2]`, the rows of `x[:, :2]` for a mask of one dimension."""
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
+    rest = parts[1:]
+    if not parts or parts[0] is not mask or not all(isinstance(p, ast.Slice) for p in rest):
+        raise Refused("mask-not-first", "the mask is one of several indices")
+    if any(block.mentions(part) for part in rest):
+        raise Refused("rows-as-index", f"`{ast.unparse(node)}` uses selected rows as an index")
+    selection = block.masks.select(mask)
+    rank = selection.rank
+    if rank is None:
+        asked = block.masks.asked(selection)
+        if asked is None or not is_there_before(block, asked):
+            raise Refused(
+                "mask-not-first", "the mask is one of several indices, with any dimensions"
+            )
+        block.masks.require(f"{asked}.dim() == 1")
+        rank = 1
+    extra = block.masks.extra(selection, node.value)
+    if extra is None:
+        if not is_there_before(block, base.text):
+            raise Refused("mask-not-first", "the mask is one of several indices")
+        block.masks.require(f"{base.text}.dim() == {rank + len(rest)}")
+        extra = len(rest)
+    indices = ", ".join([*[":"] * rank, *(flat(block.context.view, p) for p in rest)])
+    text = f"{base.operand}[{indices}]"
+    return Lowered(text, True, selection, extra, base.operand, changed=True)
 
 
 def first_found(block: DenseBlock, mask: ast.expr, kept: bool) -> Lowered:
