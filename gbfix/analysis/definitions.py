@@ -76,6 +76,21 @@ class Definitions:
                 before.append(statement)
         return before[-1] if before and not self._is_repeated(before[0]) else None
 
+    def last(self, name: str, binding: ast.Assign) -> list[ast.Name] | None:
+        """The uses of what a statement binds, where it is the last to bind a name; None if it is not.
+
+        What stands before it uses something else, and what follows it nothing else.
+        """
+        start = (binding.lineno, binding.col_offset)
+        for store in self.stores.get(name, []):
+            line = getattr(store, "lineno", None)
+            if store not in binding.targets and (line is None or (line, store.col_offset) >= start):
+                return None
+        if self._is_repeated(binding):
+            return None
+        end = (binding.end_lineno or 0, binding.end_col_offset or 0)
+        return [u for u in self.loads.get(name, []) if (u.lineno, u.col_offset) >= end]
+
     def _is_repeated(self, statement: ast.stmt) -> bool:
         """Whether a statement stands in a loop, so that what follows it may run before it."""
         return any(loops_around(statement, self.function, self.module.parents))

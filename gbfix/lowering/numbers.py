@@ -226,10 +226,13 @@ class _Follower:
     def named(self, name: str, stores: Sequence[ast.Name], binding: ast.stmt) -> None:
         """Follow a name that a statement binds, in the places `stores` and nowhere else."""
         bound = self.definitions.stores.get(name, [])
+        uses: list[ast.Name] | None = self.definitions.loads.get(name, [])
         if set(bound) != set(stores) or name in self.definitions.parameters:
+            uses = self.definitions.last(name, binding) if isinstance(binding, ast.Assign) else None
+        if uses is None:
             raise Refused("scalar-escapes", f"`{name}` is bound more than once")
         self.course.names.add(name)
-        for use in self.definitions.loads.get(name, []):
+        for use in uses:
             if not self.definitions.encloses(binding, use):
                 raise Refused("scalar-escapes", f"`{name}` is read where it may not be bound")
             self._use(use)
