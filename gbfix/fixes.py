@@ -24,7 +24,7 @@ from gbfix.analysis.project import FunctionInfo
 from gbfix.analysis.sites import find_sites
 from gbfix.analysis.trees import walk
 from gbfix.codegen import settings
-from gbfix.codegen.imports import torch_name
+from gbfix.codegen.imports import check_import, torch_name
 from gbfix.codegen.names import Names
 from gbfix.codegen.view import View
 from gbfix.diagnoses import TENSOR_BRANCH
@@ -100,9 +100,10 @@ class Context:
         """The name by which a statement reaches torch; an import is added if there is none.
 
         Raises:
-            Refused: if the name is taken.
+            Refused: if the name is taken, or the file does without torch.
         """
-        name, missing = torch_name(self.info.module, self.analysis, statement)
+        project = self.facts.project
+        name, missing = torch_name(self.info.module, self.analysis, statement, project)
         self.needs_torch = self.needs_torch or missing
         return name
 
@@ -176,6 +177,8 @@ def setting_fix(
     missing = name is None
     if name is None and "torch" in module.bindings:
         raise Refused("torch-shadowed", "`torch` is another variable here")
+    if name is None:
+        check_import(module, facts.project)
     torch = name or "torch"
     width = context.settings.line_length
     placed = settings.place(setting, info, facts.places, context.view, torch, width)

@@ -49,7 +49,6 @@ from gbfix.analysis.effects import effects
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import called
 from gbfix.analysis.values import Kind
-from gbfix.codegen.imports import torch_name
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.toplevel import top_statement
@@ -72,8 +71,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
     """
     call = site.node
     assert isinstance(call, ast.Call)
-    torch, missing = torch_name(context.info.module, context.analysis, context.info.node)
-    context.needs_torch = context.needs_torch or missing
+    torch = context.torch(context.info.node)
     if _is_cached(context):
         _check_cached(context)
         return _mark(torch, context)

@@ -94,7 +94,6 @@ from gbfix.analysis.module_files import parse_module
 from gbfix.analysis.project import Project
 from gbfix.analysis.trees import walk
 from gbfix.analysis.untraced import disabled_function
-from gbfix.codegen.imports import torch_name
 from gbfix.codegen.operators import Operator, written
 from gbfix.codegen.view import View
 from gbfix.diagnoses import DIAGNOSES
@@ -153,7 +152,7 @@ def _of_disabled(site: BreakSite, context: Context) -> Fix:
     if inner is None:
         raise Refused("not-a-helper", "the function cannot be followed")
     fix = _of_function(inner)
-    torch, _ = torch_name(info.module, context.analysis, site.statement)
+    torch = context.torch(site.statement)
     if not any(f"if {torch}.compiler.is_compiling():\n" in edit.text for edit in fix.edits):
         raise Refused("not-always", "an operator would not do for all that it may be given")
     text = inner.view.source.apply(fix.edits)
@@ -231,8 +230,7 @@ def _of_function(context: Context) -> Fix:
     found = results(context, tensors, [n for n, kind in types.items() if "Tensor" not in kind])
     check_effects(context, found)
     values, passed = returned(found)
-    torch, missing = torch_name(context.info.module, context.analysis, node.body[0])
-    context.needs_torch = context.needs_torch or missing
+    torch = context.torch(node.body[0])
     guards, differentiable = conditions(types, values, found, torch)
     width, unit = context.settings.line_length, context.unit
     made = Operator(

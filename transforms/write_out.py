@@ -58,7 +58,6 @@ import ast
 from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.untraced import called
-from gbfix.codegen.imports import torch_name
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.companions import companion
@@ -106,11 +105,11 @@ def propose(site: BreakSite, context: Context) -> Fix:
     assert isinstance(call, ast.Call)
     if called(call, context.analysis) != "torch.nn.functional.gaussian_nll_loss":
         raise Refused("no-formula", f"`{ast.unparse(call.func)}` cannot be written out")
-    info, view = context.info, context.view
-    torch, missing = torch_name(info.module, context.analysis, site.statement)
+    view = context.view
+    torch = context.torch(site.statement)
     called_as = Edit(view.start(call.func), view.end(call.func), _NAME)
     edits = (*companion(_TEXT, torch, context), called_as)
-    return Fix("write-out", Safety.REVIEW, _REASON, edits, context.needs_torch or missing)
+    return Fix("write-out", Safety.REVIEW, _REASON, edits, context.needs_torch)
 
 
 TRANSFORM = Transform(

@@ -96,16 +96,20 @@ def import_bindings(node: ast.Import | ast.ImportFrom, module: Module) -> dict[s
             )
             for alias in node.names
         }
+    base = imported_from(node, module)
+    return {
+        alias.asname or alias.name: f"{base}.{alias.name}" if base else module.known_as(alias.name)
+        for alias in node.names
+        if alias.name != "*"
+    }
+
+
+def imported_from(node: ast.ImportFrom, module: Module) -> str:
+    """The qualified name of the module that names are imported from; empty for the outermost folder."""
     parts: list[str] = []
     if node.level:
         parts = module.name.split(".")
         keep = len(parts) - node.level + (1 if module.is_package else 0)
         parts = parts[: max(keep, 0)]
     base = ".".join([*parts, *([node.module] if node.module else [])])
-    if not parts:
-        base = module.known_as(base)
-    return {
-        alias.asname or alias.name: f"{base}.{alias.name}" if base else module.known_as(alias.name)
-        for alias in node.names
-        if alias.name != "*"
-    }
+    return base if parts else module.known_as(base)
