@@ -87,6 +87,16 @@ def is_number(block: DenseBlock, node: ast.expr) -> bool:
     )
 
 
+def _is_optional_number(block: DenseBlock, node: ast.expr) -> bool:
+    """Whether a value is a Python number where it is not None, which fails with rows either way."""
+    value = block.context.analysis.values.get(node)
+    return value is not None and value.kinds in {
+        Kind.STATIC | Kind.NONE,
+        Kind.SCALAR | Kind.NONE,
+        Kind.STATIC | Kind.SCALAR | Kind.NONE,
+    }
+
+
 def check_sides(block: DenseBlock, mine: Lowered, other: Lowered, node: ast.expr) -> None:
     """Whether a value can be combined with rows element by element in the dense form too."""
     assert mine.rows is not None
@@ -99,7 +109,7 @@ def check_sides(block: DenseBlock, mine: Lowered, other: Lowered, node: ast.expr
             if not (mine.weighted or other.weighted):
                 raise Refused("shapes-unproven", "rows of different shapes are combined")
         return
-    if other.number:
+    if other.number or _is_optional_number(block, node):
         return
     rank = block.masks.ranks.of(node)
     if rank == 0 or (rank is not None and mine.extra is not None and rank <= mine.extra):
