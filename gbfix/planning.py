@@ -158,7 +158,9 @@ def compatible(
     enclosing = [(o, f, _lines(o, f, source)) for o, f in wanted if f.whole]
     for outcome, fix in wanted:
         statement = outcome.site.statement
-        if any(_is_enclosed(outcome, o, lines) for o, _, lines in enclosing):
+        if any(
+            _is_enclosed(outcome, o, lines) and f.edits != fix.edits for o, f, lines in enclosing
+        ):
             continue
         # What follows a branch can become part of it, and is then read in eager mode only.
         if outcome.site.read is not None and any(
@@ -193,10 +195,12 @@ def compatible(
             continue
         taken.append(reach)
         done.append((outcome, fix))
-    for outcome, _ in wanted:
+    for outcome, own in wanted:
         statement = outcome.site.statement
         for other, fix, lines in enclosing:
-            if _is_enclosed(outcome, other, lines) and any(o is other for o, _ in done):
+            if not any(o is other for o, _ in done) or any(o is outcome for o, _ in done):
+                continue
+            if _is_enclosed(outcome, other, lines) and own.edits != fix.edits:
                 done.append((outcome, fix))
         if isinstance(outcome.site.node, ast.Call) and not any(o is outcome for o, _ in done):
             around = [(o, f) for o, f in done if _inside(statement, o.site.statement)]

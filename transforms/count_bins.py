@@ -57,7 +57,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         raise NotApplicable("no-bincount", "nothing is counted by `bincount`")
     counted, length = _parts(call, context)
     value = context.analysis.values.get(length)
-    if value is None or not value.only(Kind.STATIC):
+    if value is None or value.kinds & (Kind.TENSOR | Kind.SCALAR):
         raise Refused("length-unknown", f"`{ast.unparse(length)}` may not be a Python number")
     if isinstance(length, ast.Constant) and length.value == 0:
         raise Refused("length-unknown", "no number of bins is asked for")

@@ -62,12 +62,15 @@ def propose(site: BreakSite, context: Context) -> Fix:
         reason = "the same up to rounding: the sum is formed in another order"
     if region.found.normed:
         safety, reason = Safety.REVIEW, region.found.told_of_norms
+    if region.found.bins:
+        safety, reason = Safety.REVIEW, region.found.told_of_bins
     return Fix(
         "masked-reduction",
         safety,
         reason,
         region_edits(region, torch, context),
         context.needs_torch,
+        whole=bool(region.found.bins),
     )
 
 

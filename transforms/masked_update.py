@@ -85,6 +85,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
         safety, reason = Safety.REVIEW, OVERFLOWING
     if region.found.normed:
         safety, reason = Safety.REVIEW, region.found.told_of_norms
+    if region.found.bins:
+        safety, reason = Safety.REVIEW, region.found.told_of_bins
     if region.found.gated and (region.found.applied or region.found.normed):
         safety = Safety.REVIEW
         reason += "; gradients of what nothing is routed to are zero instead of None"
@@ -94,7 +96,12 @@ def propose(site: BreakSite, context: Context) -> Fix:
     if region.found.asserted:
         safety, reason = Safety.REVIEW, "of nothing, compiled code raises RuntimeError in the graph"
     return Fix(
-        "masked-update", safety, reason, region_edits(region, torch, context), context.needs_torch
+        "masked-update",
+        safety,
+        reason,
+        region_edits(region, torch, context),
+        context.needs_torch,
+        whole=bool(region.found.bins),
     )
 
 

@@ -40,6 +40,7 @@ class Found:
         routed: rows are routed to layers in pairs with slots.
         applied: layers or functions of the project run on every row.
         normed: batch normalisations whose statistics are taken over what is selected.
+        bins: the number of bins that something is counted in; empty for none.
         counts_nothing: one of them counts a batch of which nothing is selected.
     """
 
@@ -55,7 +56,16 @@ class Found:
     routed: bool = False
     applied: list[str] = field(default_factory=list)
     normed: list[str] = field(default_factory=list)
+    bins: str = ""
     counts_nothing: bool = False
+
+    @property
+    def told_of_bins(self) -> str:
+        """What a reader has to know of what is counted in bins."""
+        return (
+            f"an element that is not below `{self.bins}` raises RuntimeError in the graph; eager code "
+            "adds a bin"
+        )
 
     @property
     def told_of_norms(self) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.dynamic import operands, operation_name, shape_from_data
+from gbfix.lowering.dense.bins import counted_in_bins
 from gbfix.lowering.dense.counts import at_least, counted_rows, number_found, size
 from gbfix.lowering.dense.forms import (
     check_sides,
@@ -53,6 +54,9 @@ def lower_call(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:
         counted = size(block, node)
         if counted is not None:
             return counted
+    binned = counted_in_bins(block, node) if name == "bincount" else None
+    if binned is not None:
+        return binned
     if node in block.context.analysis.places and shape_from_data(node, block.context.analysis):
         raise Refused("shape-needed", f"the shape of `{ast.unparse(node)}` is used itself")
     wrapped = unwrapped(block, node) or lower_norm(block, node)
