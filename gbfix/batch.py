@@ -187,6 +187,7 @@ class _Batch:
         with self._executor(order) as executor:
             for path, notes in self._looked(executor, order, self._next):
                 self.reach.replace(path, notes)
+        self._set_apart()
         return [path for path in todo if self.reach.notes[path].error is not None]
 
     def _next(self, path: Path) -> Task:
@@ -200,7 +201,9 @@ class _Batch:
                 # A project without modules, and without anything compiled.
                 survey = self.world.survey
                 everything = replace(self.plan, everything=True)
+                before = self.reach
                 self.reach = Reach(survey.modules, everything, survey.may_call)
+                self.reach.consulted, self.reach.absent = before.consulted, before.absent
                 self._rounds(executor, order, None)
             if self.plan.roots and not self.plan.forwards and self.settings.region.value == "auto":
                 if any(notes.forwards - notes.reached for notes in self.reach.notes.values()):
@@ -211,6 +214,13 @@ class _Batch:
                 executor, unsure, lambda p: self.reach.task(p, self.whole)
             ):
                 self.reach.replace(path, notes)
+        self._set_apart()
+
+    def _set_apart(self) -> None:
+        survey = self.world.survey
+        survey.set_apart()
+        self.reach.consulted |= survey.consulted
+        self.reach.absent |= survey.absent
 
     def _rounds(
         self, executor: Executor | None, order: Sequence[Path], on_file: Progress | None

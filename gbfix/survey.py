@@ -86,7 +86,12 @@ class Notes:
 
 
 class Survey:
-    """The files of a project as one process sees them; perhaps only some are to be looked at."""
+    """The files of a project as one process sees them; perhaps only some are to be looked at.
+
+    Attributes:
+        consulted: files that were looked into other than for a file, as for the plan.
+        absent: files that would have been if they had been there.
+    """
 
     def __init__(
         self,
@@ -109,6 +114,8 @@ class Survey:
         self.importers = Importers(modules, among)
         self._own = frozenset(self.modules)
         self._looked_at = 0
+        self.consulted: set[Path] = set()
+        self.absent: set[Path] = set()
 
     def plan(self) -> Plan:
         """What the region of the project starts from."""
@@ -138,12 +145,19 @@ class Survey:
         module = self.by_path[path]
         self.project.clock += 1
         module.used = self.project.clock
-        self.project.consulted, self.project.absent = set(), set()
+        self.set_apart()
         error = parsed(module)
         notes = Notes(error=error) if error is not None else self._notes(module, plan, whole, state)
+        self.project.consulted, self.project.absent = set(), set()
         self.importers.done(module)
         self._let_go(module)
         return notes
+
+    def set_apart(self) -> None:
+        """Keep what was consulted since the last look; who asks for it again is not told anew."""
+        self.consulted |= self.project.consulted
+        self.absent |= self.project.absent
+        self.project.consulted, self.project.absent = set(), set()
 
     def _notes(
         self, module: Module, plan: Plan, whole: Whole | None, before: FileState | None

@@ -232,6 +232,19 @@ def test_what_only_the_first_look_at_a_file_has_looked_into_counts(
         batch.check(load(chosen).sources, Settings(), cache=Cache(cache))
 
 
+def test_what_was_looked_into_before_any_file_counts(tmp_path: Path, cache: Path) -> None:
+    base, user = tmp_path / "second.py", tmp_path / "user.py"
+    base.write_text("import torch\n")
+    lines = ["import torch", "from torch import nn", "from second import Base", "class User(Base):"]
+    lines += [f"    def {name}(self, x):\n        print(x)" for name in ("forward", "step")]
+    user.write_text("\n".join([*lines, ""]))
+    both = batch.check(load([user]).sources, Settings(), cache=Cache(cache))
+    assert len(both.files[0].findings) == 2
+    base.write_text("import torch\nclass Base(torch.nn.Module):\n    pass\n")
+    one = batch.check(load([user]).sources, Settings(), cache=Cache(cache))
+    assert len(one.files[0].findings) == 1
+
+
 @pytest.mark.parametrize("damage", [b"", b"{}", b"0\n{}", b"\xff" * 40, None])
 def test_a_damaged_entry_is_none(package: Path, cache: Path, damage: bytes | None) -> None:
     (package / "broken.py").unlink()

@@ -50,13 +50,17 @@ class Paths(Evaluator):
         return isinstance(test, ast.Call) and self.facts.asks_compiling(self.qualified(test.func))
 
     def _never(self, test: ast.expr) -> bool:
-        """Whether a test asks for another way of tracing, which `torch.compile` never is."""
+        """Whether a test asks for another way of tracing, or holds nowhere at all."""
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
             return any(self._never(v) for v in test.values)
+        if isinstance(test, ast.Constant):
+            return not test.value
+        if isinstance(test, (ast.Name, ast.Attribute)):
+            return self.qualified(test) == "typing.TYPE_CHECKING"
         return isinstance(test, ast.Call) and self.qualified(test.func) in OTHER_TRACING
 
     def assumed(self, mode: Mode, test: ast.expr, truth: bool) -> Mode:
-        """The mode on one edge of a test; what another way of tracing runs is not compiled."""
+        """The mode on one edge of a test; what is only run when not compiling is not compiled."""
         assumed = mode.assume(test, truth, self.compiling)
         while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             test, truth = test.operand, not truth

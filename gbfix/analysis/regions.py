@@ -2,7 +2,7 @@
 
 The roots are what is decorated with it, passed to it or compiled in place; where a project never
 says so, every `nn.Module.forward`; where it has no module either, every function. From the roots,
-everything that the project itself calls, passes on, nests or decorates with is reached.
+everything that the project itself calls, passes on, nests or puts around by decorators is reached.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from gbfix.analysis.passed_functions import passed_to_modules
 from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.search_order import leading_to
 from gbfix.analysis.values import Kind
+from gbfix.analysis.wrappers import wrappers
 
 
 class Edge(NamedTuple):
@@ -258,11 +259,7 @@ class Regions:
             self._index(info.module)
             seen[info.node] = self.functions.get(info.node, info)
             todo += self._nested.get(info.node, ())
-            for decorator in info.node.decorator_list:
-                name = decorator_name(decorator, info.module)
-                made = self.facts.project.function_info(name)
-                if made is not None:
-                    todo.append(made)
+            todo += wrappers(info, self.facts.project)
             analysis = self.facts.analysis(seen[info.node])
             if analysis is not None:
                 todo += self._called(analysis)
