@@ -151,6 +151,28 @@ def test_only_what_passes_with_recorded_inputs_is_written(
     assert text.count("torch.cond") == 1
 
 
+def test_a_class_that_inherits_its_forward_is_found_where_it_is_defined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    base = "import torch\n\n\nclass Base(torch.nn.Module):\n    def forward(self, x):\n"
+    (tmp_path / "base.py").write_text(f"{base}        return self.act(x)\n")
+    own = "from base import Base\n\n\nclass Own(Base):\n    def act(self, x):\n"
+    own += "        x[x > 1] = 1.0\n        return x * 2\n"
+    (tmp_path / "own.py").write_text(own)
+    path = tmp_path / "trace.json"
+    with gbfix.trace.record(inputs=tensors_of(path)) as recording:
+        torch.compile(importlib.import_module("own").Own(), backend="eager")(torch.ones(3))
+    for name in ("own", "base"):
+        del sys.modules[name]
+    store.save(recording.trace, path)
+    (entry,) = recording.trace.entries
+    assert (Path(entry.file), entry.line, entry.name) == (tmp_path / "own.py", 5, "Own")
+    (found,) = recorded([path], tmp_path / "own.py", "Own")
+    assert (found.file, found.module) == (tmp_path / "own.py", "own")
+
+
 STEP = """\
 import torch
 from torch import nn

@@ -27,14 +27,29 @@ def entry_of(function: Any) -> Entry:
     """The entry that a compiled function is, or the module whose call it is."""
     kind = owner_of(function)
     if isinstance(kind, type):
-        code = getattr(inspect.unwrap(kind.forward), "__code__", None)  # type: ignore[attr-defined]
+        file, line = _place_of(kind)
         name, module = kind.__qualname__, kind.__module__
     else:
-        code = kind
+        file, line = _place_of_code(kind)
         name = getattr(function, "__qualname__", type(function).__name__)
         module = getattr(function, "__module__", None) or ""
-    file, line = (code.co_filename, code.co_firstlineno) if code else ("", 0)
     return Entry(f"{file}:{line}:{name}", name, module, file, line)
+
+
+def _place_of(kind: type) -> tuple[str, int]:
+    """Where a class calls its module; where the class itself is, if it inherits that."""
+    forward = getattr(inspect.unwrap(kind.forward), "__code__", None)  # type: ignore[attr-defined]
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if "forward" in vars(kind) or file is None:
+        return _place_of_code(forward)
+    own = [
+        code.co_firstlineno for f in vars(kind).values() if (code := getattr(f, "__code__", None))
+    ]
+    return file, vars(kind).get("__firstlineno__", min(own, default=1))
+
+
+def _place_of_code(code: types.CodeType | None) -> tuple[str, int]:
+    return (code.co_filename, code.co_firstlineno) if code else ("", 0)
 
 
 def owner_of(function: Any) -> type | types.CodeType | None:

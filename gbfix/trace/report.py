@@ -107,7 +107,9 @@ def _recompiles(trace: Trace) -> Iterator[Line]:
         functions.setdefault((one.code.file, one.code.function), []).append(one)
     for (file, function), found in functions.items():
         first = min(one.code.line for one in found)
-        guards = list(dict.fromkeys(guard for one in found for guard in one.guards))
+        # Behind the sign stands the line of the program that asked, cut off at some column.
+        asked = (guard.partition("  # ")[0].rstrip() for one in found for guard in one.guards)
+        guards = list(dict.fromkeys(asked))
         more = f" and {len(guards) - _MOST_GUARDS} more" if len(guards) > _MOST_GUARDS else ""
         yield line(
             Span(f"{_short(file)}:{first}:", "bold"),
