@@ -16,6 +16,7 @@ class Diagnosis:
         probe: a tiny program that shows whether an installed torch still breaks here. It defines
             `probe(x)`, which is compiled and called with three ones, and works on tensors before
             and after the place in question, so that one graph means that nothing broke.
+        advice: what a person can do where no transform has anything to say.
     """
 
     code: str
@@ -24,3 +25,4 @@ class Diagnosis:
     explanation: str
     registry: tuple[str, ...]
     probe: str = ""
+    advice: str = ""

@@ -97,9 +97,11 @@ def consider(
         )
     )
     if not outcome.fixes and not outcome.refusals:
-        outcome.refusals.append(
-            Refusal("gbfix", "no-transform", "no transform that is selected treats this diagnosis")
+        untreated = Refusal(
+            "gbfix", "no-transform", "no transform that is selected treats this diagnosis"
         )
+        advice = site.diagnosis.advice
+        outcome.refusals.append(replace(untreated, sentence=advice) if advice else untreated)
     return outcome
 
 

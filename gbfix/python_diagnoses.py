@@ -131,6 +131,7 @@ def probe(x):
     torch.manual_seed(3)
     return x * 3
 """,
+    advice="a generator can be seeded before what is compiled runs",
 )
 PROCESS_PROBE = Diagnosis(
     "GBF303",
@@ -301,6 +302,36 @@ class Net(torch.nn.Module):
 probe = Net()
 """,
 )
+UNTRACED_CALL = Diagnosis(
+    "GBF312",
+    "untraced-call",
+    "a function is called that Dynamo does not trace",
+    "Frames of the stack, threads, context variables, hashes, heaps and much else of the standard "
+    "library is C code or code that Dynamo skips, and so is some of torch: what makes parameters, "
+    "layers and nested tensors, or resizes a tensor.",
+    (
+        "GB0007",
+        "GB0013",
+        "GB0055",
+        "GB0059",
+        "GB0126",
+        "GB0147",
+        "GB0156",
+        "GB0208",
+        "GB0264",
+        "GB0294",
+    ),
+    probe="""\
+import bisect
+
+
+def probe(x):
+    x = x * 2
+    x = x * bisect.bisect_left([4, 8, 16], x.shape[0])
+    return x + 1
+""",
+    advice="what it gives can be made before what is compiled runs, and be passed in or kept",
+)
 PYTHON_DIAGNOSES = (
     MEASUREMENT,
     PROGRESS_BAR,
@@ -318,4 +349,5 @@ PYTHON_DIAGNOSES = (
     LIBRARY_CHECK,
     DISABLED_FUNCTION,
     SPARSE_TENSOR,
+    UNTRACED_CALL,
 )

@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gbfix.analysis.decorators import MARKS, decorator_name, wrapped_by
+from gbfix.analysis.decorators import MARKS, compiled_directly, decorator_name, wrapped_by
 from gbfix.analysis.draws import draw, is_computed_with
 from gbfix.analysis.dynamo_settings import TRACE_AUTOGRAD
 from gbfix.analysis.facts import Facts
@@ -17,7 +17,7 @@ from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.project import ClassInfo, FunctionInfo, Module
 from gbfix.analysis.record import Analysis
 from gbfix.analysis.trees import children, walk
-from gbfix.analysis.untraced_names import UNTRACED
+from gbfix.analysis.untraced_names import BUILT, UNTRACED
 from gbfix.analysis.values import Kind
 from gbfix.diagnosis import Diagnosis
 from gbfix.python_diagnoses import (
@@ -30,6 +30,7 @@ from gbfix.python_diagnoses import (
     RECURRENT_LAYER,
     SPARSE_TENSOR,
     STORAGE_QUERY,
+    UNTRACED_CALL,
 )
 
 RECURRENT = frozenset({"torch.nn.RNN", "torch.nn.GRU", "torch.nn.LSTM"})
@@ -49,6 +50,9 @@ _GENERATORS = frozenset(
     {"random.Random", "random.SystemRandom", "numpy.random.RandomState"}
     | {"numpy.random.default_rng", "numpy.random.Generator"}
 )
+_VARIABLES = frozenset({"contextvars.ContextVar"})
+# Tensor methods that Dynamo does not put into a graph.
+_TENSOR_METHODS = frozenset({"resize_", "resize_as_", "apply_", "map_", "share_memory_"})
 _DRAWS = frozenset(
     name.rpartition(".")[2] for name, found in UNTRACED.items() if found is RANDOM_CALL
 ) | {"uniform", "randint", "randrange", "random"}
@@ -175,6 +179,8 @@ def untraced(node: ast.Call, analysis: Analysis, facts: Facts) -> Diagnosis | No
     found = UNTRACED.get(name) if name is not None else None
     if found is not None:
         return found
+    if name in BUILT and (analysis.info.node.name == "forward" or compiled_directly(analysis.info)):
+        return UNTRACED_CALL
     if draw(node, analysis) is not None:
         return RANDOM_CALL if is_computed_with(node, analysis) else None
     if name == "random.Random":  # Dynamo makes one of a constant, and fails for other seeds
@@ -193,16 +199,20 @@ def untraced(node: ast.Call, analysis: Analysis, facts: Facts) -> Diagnosis | No
     if function is not None and function.kinds == Kind.MODULE:
         return RECURRENT_LAYER if function.reference in RECURRENT else None
     if isinstance(node.func, ast.Attribute):
-        if node.func.attr in _DRAWS and _is_generator(node.func.value, analysis, facts):
+        if node.func.attr in _DRAWS and _is_made(node.func.value, _GENERATORS, analysis, facts):
             return RANDOM_CALL
+        if node.func.attr in {"get", "set", "reset"} and _is_made(
+            node.func.value, _VARIABLES, analysis, facts
+        ):
+            return UNTRACED_CALL
         return _method(node.func, analysis)
     return None
 
 
-def _is_generator(node: ast.expr, analysis: Analysis, facts: Facts) -> bool:
-    """Whether an attribute or a variable of the module holds a generator of Python or NumPy.
+def _is_made(node: ast.expr, makers: frozenset[str], analysis: Analysis, facts: Facts) -> bool:
+    """Whether an attribute or a variable of the module holds what one of some calls makes.
 
-    Dynamo draws from a copy of it, whose state is the same in every call.
+    Of a generator, Dynamo draws from a copy, whose state is the same in every call.
     """
     info = analysis.info
     made: list[tuple[Module, ast.expr | None]] = []
@@ -217,7 +227,7 @@ def _is_generator(node: ast.expr, analysis: Analysis, facts: Facts) -> bool:
         bound = info.module.bindings.get(node.id, ())
         made = [(info.module, b if isinstance(b, ast.expr) else None) for b in bound]
     return bool(made) and all(
-        isinstance(value, ast.Call) and module.qualify(value.func) in _GENERATORS
+        isinstance(value, ast.Call) and module.qualify(value.func) in makers
         for module, value in made
     )
 
@@ -296,6 +306,8 @@ def _method(function: ast.Attribute, analysis: Analysis) -> Diagnosis | None:
         return STORAGE_QUERY if telling else None
     if function.attr in _SPARSE_METHODS:
         return SPARSE_TENSOR if telling else None
+    if function.attr in _TENSOR_METHODS and receiver.kinds & Kind.TENSOR:
+        return UNTRACED_CALL
     if function.attr == "retain_grad" and telling:
         return AUTOGRAD_CALL
     data = bool(receiver.kinds & (Kind.TENSOR | Kind.MAYBE))

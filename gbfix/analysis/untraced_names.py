@@ -24,6 +24,7 @@ from gbfix.python_diagnoses import (
     SEEDING,
     SPARSE_TENSOR,
     STORAGE_QUERY,
+    UNTRACED_CALL,
 )
 
 
@@ -82,8 +83,9 @@ _NAMES: tuple[tuple[Diagnosis, str], ...] = (
     ),
     (
         PROCESS_PROBE,
-        """os:cpu_count,sysconf,getpid,getcwd,listdir,uname os.path:exists,isfile,isdir
-        socket.gethostname torch.cuda:device_count torch:get_num_threads""",
+        """os:cpu_count,sysconf,getpid,getcwd,listdir,uname os.path:exists,isfile,isdir,getsize
+        getpass.getuser shutil.which multiprocessing.cpu_count socket.gethostname
+        torch.cuda:device_count torch:get_num_threads""",
     ),
     (OBJECT_COPY, "copy.copy"),
     (STORAGE_QUERY, "torch.is_inference_mode_enabled"),
@@ -94,5 +96,27 @@ _NAMES: tuple[tuple[Diagnosis, str], ...] = (
         torch:spmm,hspmm,sspaddmm torch.sparse:mm,addmm,softmax,log_softmax,sum,sampled_addmm""",
     ),
     (AUTOGRAD_CALL, "torch.autograd:grad,backward"),
+    (
+        UNTRACED_CALL,
+        """inspect:currentframe,stack,getsource traceback:format_stack,extract_stack,print_stack
+        sys:_getframe,getrefcount threading:get_ident,current_thread,get_native_id,Lock,Thread
+        hashlib:md5,sha1,sha256 pickle:dumps,loads json:dumps,loads base64:b64encode,b64decode
+        bisect:bisect,bisect_left,bisect_right,insort heapq:nlargest,nsmallest,heappush,heappop,heapify
+        statistics.mean decimal.Decimal types.SimpleNamespace queue.Queue subprocess:run
+        subprocess:check_output os.system builtins:exec,globals,dir
+        numpy:interp,digitize,vectorize,apply_along_axis,histogram
+        torch.nested:nested_tensor,as_nested_tensor torch:from_dlpack,frombuffer,result_type,can_cast
+        torch.utils.dlpack:to_dlpack,from_dlpack torch.nn.utils.rnn:pack_sequence
+        torch.autograd.functional:jacobian,hessian torch.jit:trace,script torch.fx.symbolic_trace
+        torch:combinations,set_num_threads torch.linalg.lstsq torch.nn.init.trunc_normal_""",
+    ),
+)
+# Layers with parameters, which Dynamo makes none of: in what is traced, not where a model is built.
+BUILT: frozenset[str] = frozenset(
+    f"torch.nn.{n}"
+    for n in (
+        "Parameter Linear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d Embedding "
+        "LayerNorm RMSNorm GroupNorm BatchNorm1d BatchNorm2d MultiheadAttention PReLU"
+    ).split()
 )
 UNTRACED: Mapping[str, Diagnosis] = dict(_table())
