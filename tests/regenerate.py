@@ -9,6 +9,7 @@ The result is for a person to review: the diff is printed, and after it whatever
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import re
 import sys
@@ -20,11 +21,14 @@ from tests.fixture_case import FIXTURES, FixtureCase
 from tests.fixture_rewrite import found_by, rewrite
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Regenerate the named fixtures; the exit code says whether any check complains."""
-    measure = "--measure" in arguments
-    names = [a for a in arguments if not a.startswith("-")]
-    names = names or sorted(path.parent.name for path in FIXTURES.glob("*/case.toml"))
+    parser = argparse.ArgumentParser("python -m tests.regenerate")
+    parser.add_argument("names", nargs="*", help="folders of fixtures; all if none is named")
+    parser.add_argument("--measure", action="store_true", help="only count the breaks before")
+    given = parser.parse_args()
+    measure = given.measure
+    names = given.names or sorted(path.parent.name for path in FIXTURES.glob("*/case.toml"))
     bad = 0
     with Workers() as workers:
         for name in names:
@@ -88,4 +92,4 @@ def _complaints(case: FixtureCase, workers: Workers) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
