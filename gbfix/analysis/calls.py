@@ -219,10 +219,12 @@ def builtin_result(name: str, arguments: Sequence[Value]) -> Value:
     if name in {"int", "float", "bool", "complex"}:
         if first is None:
             return STATIC
-        if first.kinds & (Kind.TENSOR | Kind.SCALAR):
+        if first.kinds & (Kind.TENSOR | Kind.SCALAR) or first.array:
             return SCALAR
         return MAYBE if first.kinds & Kind.MAYBE else STATIC
     if name in {"abs", "round", "pow", "divmod"} and first is not None:
+        if first.array:
+            return first
         if first.tensor:
             return replace(tensor(like=first), unshared=True) if name == "abs" else tensor()
         return first if first.kinds & (Kind.SCALAR | Kind.MAYBE) else STATIC
@@ -251,6 +253,8 @@ def item_of(value: Value) -> Value:
         return tensor()
     if value.item is not None:
         return value.item
+    if value.array:
+        return value
     if value.only(Kind.SCALAR):  # a row of a nested list
         return value
     return MAYBE if value.kinds & Kind.MAYBE else UNKNOWN

@@ -106,7 +106,7 @@ def data_kind(node: ast.expr, analysis: Analysis) -> str | None:
         # `if mask:` on an optional tensor; anything else that is a tensor on some paths only.
         certain = value.only(Kind.TENSOR | Kind.NONE) or _guards(node, analysis) is not None
         return "tensor" if certain else "possible"
-    if value.kinds & Kind.SCALAR:
+    if value.kinds & Kind.SCALAR or value.array:
         return "scalar"
     if value.kinds & Kind.UNKNOWN and _asks_array(node, analysis):
         return "possible"

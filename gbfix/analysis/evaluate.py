@@ -19,6 +19,7 @@ from gbfix.analysis.dtypes import FLOATING_DTYPES, INTEGER_DTYPES
 from gbfix.analysis.expressions import Environment, Expressions, dotted
 from gbfix.analysis.usage import proves_tensor
 from gbfix.analysis.values import (
+    ARRAY,
     MAYBE,
     OBJECT,
     SCALAR,
@@ -161,11 +162,15 @@ class Evaluator(Expressions):
         keywords: dict[str, Value],
     ) -> Value | None:
         method = torch_table.method(function.attr)
+        if receiver.array:
+            return SCALAR if function.attr in {"item", "tolist"} else receiver
         if function.attr in _MEMORY_METHODS and receiver.kinds & _UNPROVEN:
             return STATIC
         if receiver.may_be_tensor or (
             receiver.kinds & Kind.MAYBE and proves_tensor(function.attr, self.module)
         ):
+            if function.attr == "numpy":
+                return ARRAY
             if method is None:
                 return UNKNOWN
             it = receiver if receiver.tensor else replace(receiver, kinds=Kind.TENSOR)
@@ -192,6 +197,8 @@ class Evaluator(Expressions):
     def call(self, function: Value, arguments: list[Value], keywords: dict[str, Value]) -> Value:
         """The value of calling a value."""
         name = function.reference
+        if name is not None and name.startswith("numpy.") and any(a.array for a in arguments):
+            return ARRAY
         data = any(v.kinds & _DATA for v in [*arguments, *keywords.values()])
         unknown = MAYBE if data else UNKNOWN
         if name is None:

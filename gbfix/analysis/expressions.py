@@ -148,6 +148,8 @@ class Expressions:
 
     def attribute_of(self, base: Value, attr: str) -> Value:
         """The value of `base.attr`."""
+        if base.array:
+            return STATIC if attr in {"shape", "ndim", "size", "dtype", "itemsize"} else base
         if base.may_be_tensor:
             if attr in _STATIC_ATTRIBUTES:
                 return container(STATIC) if attr == "shape" else STATIC
@@ -189,6 +191,8 @@ class Expressions:
     def _subscript(self, node: ast.Subscript) -> Value:
         base = self.evaluate(node.value)
         index = self.evaluate(node.slice)
+        if base.array:
+            return base
         if base.tensor:
             plain = index.only(Kind.STATIC | Kind.NONE | Kind.OBJECT)
             made = tensor(floating=base.floating, boolean=base.boolean, unshared=not plain)

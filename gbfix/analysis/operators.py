@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from gbfix.analysis.calls import item_of
 from gbfix.analysis.equality import one_of
 from gbfix.analysis.values import (
+    ARRAY,
     MAYBE,
     SCALAR,
     STATIC,
@@ -27,7 +28,7 @@ from gbfix.analysis.values import (
 def unary(operator: ast.unaryop, value: Value) -> Value:
     """The value of `operator value`."""
     if isinstance(operator, ast.Not):
-        if value.kinds & (Kind.TENSOR | Kind.SCALAR):
+        if value.kinds & (Kind.TENSOR | Kind.SCALAR) or value.array:
             return SCALAR
         return MAYBE if value.kinds & Kind.MAYBE else STATIC
     if value.tensor:
@@ -39,6 +40,8 @@ def binary(operator: ast.operator, left: Value, right: Value) -> Value:
     """The value of `left operator right`."""
     if not (left.tensor or right.tensor):
         kinds = left.kinds | right.kinds
+        if left.array or right.array:
+            return ARRAY
         if kinds & Kind.TENSOR:
             return Value(kinds & (Kind.TENSOR | Kind.MAYBE | Kind.SCALAR | Kind.STATIC))
         for kind, value in (
@@ -102,6 +105,8 @@ def compared(node: ast.Compare, values: Sequence[Value]) -> Value:
         )
         made = tensor(boolean=True, unshared=True, zero_dim=all(v.zero_dim for v in tensors))
         return replace(made, shape=tensors[0].shape) if same else made
+    if any(v.array for v in values):
+        return ARRAY
     if kinds & Kind.TENSOR:
         return Value(Kind.TENSOR | Kind.STATIC, boolean=True)
     if kinds & Kind.SCALAR:

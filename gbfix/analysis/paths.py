@@ -152,7 +152,8 @@ class Paths(Evaluator):
 
     def bind(self, target: ast.AST, value: Value) -> None:
         """Bind a target, and forget what earlier tests said about it."""
-        if isinstance(target, ast.Name) and value.only(Kind.UNKNOWN | Kind.MAYBE):
+        unknown = value.only(Kind.UNKNOWN | Kind.MAYBE) and not value.array
+        if isinstance(target, ast.Name) and unknown:
             if target.id in tensor_locals(self.info.node, self.module):
                 value = replace(value, kinds=Kind.TENSOR)
         super().bind(target, value)

@@ -44,6 +44,12 @@ class ReadKind(Enum):
     LIST = "list"
     POSITION = "position"
     INDEX = "index"
+    ARRAY = "array"
+    ARRAY_LIST = "array list"
+
+
+_ARRAYS = frozenset({ReadKind.ARRAY, ReadKind.ARRAY_LIST})
+_NOT_OF_TENSORS = _ARRAYS | {ReadKind.POSITION}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +67,11 @@ class Read:
     tensor: ast.expr
     kind: ReadKind
     statement: ast.stmt
+
+    @property
+    def of_array(self) -> bool:
+        """Whether an array of NumPy is read, which has no methods of a tensor."""
+        return self.kind in _ARRAYS
 
 
 def reads(analysis: Analysis) -> tuple[Read, ...]:
@@ -134,7 +145,7 @@ def indices(node: ast.Subscript) -> list[ast.expr]:
 def read_tensor(node: ast.expr, analysis: Analysis) -> ast.expr | None:
     """The tensor of `t.item()`, `t.tolist()`, `int(t)` and their like; None for anything else."""
     found = _read(node, analysis)
-    return found[0] if found is not None and found[1] is not ReadKind.POSITION else None
+    return found[0] if found is not None and found[1] not in _NOT_OF_TENSORS else None
 
 
 def is_number(node: ast.expr, analysis: Analysis) -> bool:
@@ -145,6 +156,8 @@ def is_number(node: ast.expr, analysis: Analysis) -> bool:
 
 def is_captured(read: Read, analysis: Analysis) -> bool:
     """Whether `capture_scalar_outputs` keeps a read in the graph (seen on torch 2.13)."""
+    if read.of_array:
+        return read.kind is ReadKind.ARRAY
     if read.kind is ReadKind.LIST:
         value = analysis.values.get(read.tensor)
         return value is not None and not value.floating
@@ -179,6 +192,10 @@ def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | Non
     values = analysis.values
     if isinstance(node, ast.Call):
         function = node.func
+        given = _array_read(node, analysis)
+        if given is not None:
+            is_list = isinstance(function, ast.Attribute) and function.attr == "tolist"
+            return given, ReadKind.ARRAY_LIST if is_list else ReadKind.ARRAY
         if isinstance(function, ast.Attribute) and not node.keywords:
             if function.attr in {"item", "tolist"} and not node.args:
                 if _is_tensor(values.get(function.value)):
@@ -197,6 +214,22 @@ def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | Non
         if called is not None and called.reference and _is_math(called.reference):
             return node, ReadKind.NUMBER
     return (node, ReadKind.INDEX) if is_one_index(node, analysis) else None
+
+
+def _array_read(node: ast.Call, analysis: Analysis) -> ast.expr | None:
+    """The array of `float(a)`, `a.item()` and `a.tolist()`; None for anything else."""
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr in {"item", "tolist"}:
+        read = function.value
+    elif len(node.args) == 1 and not node.keywords:
+        called = analysis.values.get(function)
+        if called is None or called.reference not in _NUMBERS:
+            return None
+        read = node.args[0]
+    else:
+        return None
+    value = analysis.values.get(read)
+    return read if value is not None and value.array else None
 
 
 def _is_math(name: str) -> bool:

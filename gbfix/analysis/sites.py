@@ -35,6 +35,8 @@ _READS = {
     ReadKind.NUMBER: (SCALAR_READ, "`{}` reads a number from a tensor"),
     ReadKind.LIST: (TENSOR_TO_LIST, "`{}` reads a list from a tensor"),
     ReadKind.POSITION: (TENSOR_POSITION, "`{}` is a tensor where an integer is needed"),
+    ReadKind.ARRAY: (SCALAR_READ, "`{}` reads a number from an array of NumPy"),
+    ReadKind.ARRAY_LIST: (TENSOR_TO_LIST, "`{}` reads a list from an array of NumPy"),
     ReadKind.INDEX: (TENSOR_POSITION, "a number is made of `{}`, a single index from the graph"),
 }
 _FAMILIES = {"print": PRINT_CALL, "logging": LOGGING_CALL, "warnings": WARNINGS_CALL}

@@ -86,6 +86,11 @@ class Value:
         return self.kinds == Kind.TENSOR
 
     @property
+    def array(self) -> bool:
+        """Whether the value is an array of NumPy that was made of a tensor."""
+        return self.kinds == Kind.UNKNOWN and self.reference == "numpy.ndarray"
+
+    @property
     def may_be_tensor(self) -> bool:
         """Whether a tensor is among the known kinds."""
         return bool(self.kinds & Kind.TENSOR)
@@ -165,6 +170,8 @@ UNKNOWN = Value(Kind.UNKNOWN)
 MAYBE = Value(Kind.MAYBE)
 SCALAR = Value(Kind.SCALAR)
 OBJECT = Value(Kind.OBJECT)
+# An array of NumPy that was made of a tensor, which Dynamo traces: no method of a tensor fits it.
+ARRAY = Value(Kind.UNKNOWN, reference="numpy.ndarray")
 
 
 def reference(name: str | None) -> Value:

@@ -218,6 +218,10 @@ class Renderer:
     # Python scalars put back into tensor form
 
     def _scalar(self, node: ast.expr) -> Rendered:
+        asked = self.analysis.values.get(node)
+        if asked is not None and asked.array:  # Dynamo traces it, and torch.cond takes no array
+            text = f"{self.torch}.as_tensor({flat(self.view, node)})"
+            return Rendered(text, True, isinstance(node, ast.Compare), False)
         if is_drawn(node, self.analysis):
             return self._drawn(node)
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -250,9 +254,9 @@ class Renderer:
         total = gathered(node, self.view, self.analysis, self.torch)
         if total is not None:
             return Rendered(total.asked, False, True, True)
-        asked = self._asked_of_number(node)
-        if asked is not None:
-            return asked
+        number = self._asked_of_number(node)
+        if number is not None:
+            return number
         comparison = self._comparison(node)
         if comparison is not None:
             return Rendered(comparison, True, True, True)
