@@ -53,7 +53,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where the length depends on data, or the start is needed as a number.
     """
     read = site.read
-    if read is None or read.of_array or read.kind in (ReadKind.LIST, ReadKind.INDEX):
+    if read is None or read.opaque or read.kind in (ReadKind.LIST, ReadKind.INDEX):
         raise NotApplicable("no-slice", "no bound of a slice is read here")
     windows = Windows(context, context.torch(site.statement))
     windows.follow(read)

@@ -46,7 +46,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where it is not known what the tensor was made of.
     """
     read = site.read
-    if read is None or read.of_array:
+    if read is None or read.opaque:
         raise NotApplicable("no-read", "nothing is read here")
     reader = Reader(context.analysis, context.view)
     if read.kind is ReadKind.LIST:

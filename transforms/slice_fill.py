@@ -51,7 +51,7 @@ def propose(site: BreakSite, context: Context) -> Fix:
         Refused: where the slice is given more than one number, or a bound is needed as a number.
     """
     read = site.read
-    if read is None or read.of_array or read.kind is ReadKind.INDEX:
+    if read is None or read.opaque or read.kind is ReadKind.INDEX:
         raise NotApplicable("no-slice", "no bound of a slice is read here")
     fills = Fills(context, context.torch(site.statement))
     if read.kind is ReadKind.LIST:

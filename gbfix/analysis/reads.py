@@ -13,6 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
+from gbfix.analysis.answers import (
+    ANSWERING,
+    ANSWERING_METHODS,
+    NUMBERS,
+    answers,
+    array_read,
+    takes_numbers,
+)
 from gbfix.analysis.counted import counted
 from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
@@ -22,7 +30,6 @@ from gbfix.analysis.trees import of_kind, walk
 from gbfix.analysis.values import Kind, Value
 from gbfix.analysis.word_index import words
 
-_NUMBERS = {"builtins.int", "builtins.float", "builtins.bool", "builtins.complex"}
 _SIZED = frozenset(
     f"torch.{n}" for n in ("arange", "zeros", "ones", "empty", "eye", "linspace", "full")
 )
@@ -46,10 +53,11 @@ class ReadKind(Enum):
     INDEX = "index"
     ARRAY = "array"
     ARRAY_LIST = "array list"
+    ANSWER = "answer"
 
 
-_ARRAYS = frozenset({ReadKind.ARRAY, ReadKind.ARRAY_LIST})
-_NOT_OF_TENSORS = _ARRAYS | {ReadKind.POSITION}
+_OPAQUE = frozenset({ReadKind.ARRAY, ReadKind.ARRAY_LIST, ReadKind.ANSWER})
+_NOT_OF_TENSORS = _OPAQUE | {ReadKind.POSITION}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +77,9 @@ class Read:
     statement: ast.stmt
 
     @property
-    def of_array(self) -> bool:
-        """Whether an array of NumPy is read, which has no methods of a tensor."""
-        return self.kind in _ARRAYS
+    def opaque(self) -> bool:
+        """Whether something else than one tensor is read, so that none can stand in its place."""
+        return self.kind in _OPAQUE
 
 
 def reads(analysis: Analysis) -> tuple[Read, ...]:
@@ -114,11 +122,17 @@ def _candidates(analysis: Analysis) -> set[ast.AST]:
             function = node.func
             if function.__class__ is ast.Attribute:
                 assert isinstance(function, ast.Attribute)
-                if function.attr == "item" or function.attr == "tolist":
+                if (
+                    function.attr == "item"
+                    or function.attr == "tolist"
+                    or function.attr in ANSWERING_METHODS
+                ):
                     found.add(node)
             value = values.get(function)
             name = value.reference if value is not None else None
-            if name is not None and (name in _NUMBERS or name in _TAKING or _is_math(name)):
+            if name is not None and name in ANSWERING:
+                found.add(node)
+            if name is not None and (name in NUMBERS or name in _TAKING or takes_numbers(name)):
                 found.add(node)
                 found.update(node.args)
             found.update(counted(node, analysis))
@@ -156,7 +170,7 @@ def is_number(node: ast.expr, analysis: Analysis) -> bool:
 
 def is_captured(read: Read, analysis: Analysis) -> bool:
     """Whether `capture_scalar_outputs` keeps a read in the graph (seen on torch 2.13)."""
-    if read.of_array:
+    if read.opaque:
         return read.kind is ReadKind.ARRAY
     if read.kind is ReadKind.LIST:
         value = analysis.values.get(read.tensor)
@@ -192,7 +206,7 @@ def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | Non
     values = analysis.values
     if isinstance(node, ast.Call):
         function = node.func
-        given = _array_read(node, analysis)
+        given = array_read(node, analysis)
         if given is not None:
             is_list = isinstance(function, ast.Attribute) and function.attr == "tolist"
             return given, ReadKind.ARRAY_LIST if is_list else ReadKind.ARRAY
@@ -201,9 +215,11 @@ def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | Non
                 if _is_tensor(values.get(function.value)):
                     is_list = function.attr == "tolist"
                     return function.value, ReadKind.LIST if is_list else ReadKind.NUMBER
+        if answers(node, analysis):
+            return node, ReadKind.ANSWER
         value = values.get(function)
         name = value.reference if value is not None else None
-        if name in _NUMBERS and len(node.args) == 1 and not node.keywords:
+        if name in NUMBERS and len(node.args) == 1 and not node.keywords:
             if _is_tensor(values.get(node.args[0])):
                 return node.args[0], ReadKind.NUMBER
     if _is_tensor(values.get(node)):
@@ -211,30 +227,9 @@ def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | Non
             return node, ReadKind.POSITION
         parent = analysis.info.module.parents.get(node)
         called = values.get(parent.func) if isinstance(parent, ast.Call) else None
-        if called is not None and called.reference and _is_math(called.reference):
+        if called is not None and called.reference and takes_numbers(called.reference):
             return node, ReadKind.NUMBER
     return (node, ReadKind.INDEX) if is_one_index(node, analysis) else None
-
-
-def _array_read(node: ast.Call, analysis: Analysis) -> ast.expr | None:
-    """The array of `float(a)`, `a.item()` and `a.tolist()`; None for anything else."""
-    function = node.func
-    if isinstance(function, ast.Attribute) and function.attr in {"item", "tolist"}:
-        read = function.value
-    elif len(node.args) == 1 and not node.keywords:
-        called = analysis.values.get(function)
-        if called is None or called.reference not in _NUMBERS:
-            return None
-        read = node.args[0]
-    else:
-        return None
-    value = analysis.values.get(read)
-    return read if value is not None and value.array else None
-
-
-def _is_math(name: str) -> bool:
-    """Whether a function computes with Python numbers, and reads one from a tensor that it is given."""
-    return name.startswith("math.")
 
 
 def is_one_index(node: ast.AST, analysis: Analysis) -> bool:

@@ -37,6 +37,7 @@ _READS = {
     ReadKind.POSITION: (TENSOR_POSITION, "`{}` is a tensor where an integer is needed"),
     ReadKind.ARRAY: (SCALAR_READ, "`{}` reads a number from an array of NumPy"),
     ReadKind.ARRAY_LIST: (TENSOR_TO_LIST, "`{}` reads a list from an array of NumPy"),
+    ReadKind.ANSWER: (SCALAR_READ, "`{}` makes a Python value of what tensors hold"),
     ReadKind.INDEX: (TENSOR_POSITION, "a number is made of `{}`, a single index from the graph"),
 }
 _FAMILIES = {"print": PRINT_CALL, "logging": LOGGING_CALL, "warnings": WARNINGS_CALL}
