@@ -18,7 +18,7 @@ from gbfix.analysis.trees import of_kind
 
 def failing_place(read: Read, analysis: Analysis) -> ast.Subscript | None:
     """A subscript that fails to compile where one read becomes a symbol."""
-    if not is_computed(read.tensor, analysis):
+    if not is_computed(read.tensor, analysis) and not _taken_apart(read.tensor, analysis):
         return None
     names: set[str] | None = None
     for found in of_kind(analysis.info.node, ast.Subscript):
@@ -32,6 +32,19 @@ def failing_place(read: Read, analysis: Analysis) -> ast.Subscript | None:
         if _fails(found, found.slice.elts, read.node, names, analysis):
             return found
     return None
+
+
+def _taken_apart(tensor: ast.expr, analysis: Analysis) -> bool:
+    """Whether a name is one of several that a call gives: `top, left = place(x)`."""
+    parents = analysis.info.module.parents
+    return isinstance(tensor, ast.Name) and any(
+        isinstance(n.ctx, ast.Store)
+        and isinstance(parents.get(n), ast.Tuple)
+        and isinstance(made := parents.get(parents[n]), ast.Assign)
+        and isinstance(made.value, ast.Call)
+        for n in of_kind(analysis.info.node, ast.Name)
+        if n.id == tensor.id
+    )
 
 
 def _fails(
