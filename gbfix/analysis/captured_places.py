@@ -35,16 +35,22 @@ def failing_place(read: Read, analysis: Analysis) -> ast.Subscript | None:
 
 
 def _taken_apart(tensor: ast.expr, analysis: Analysis) -> bool:
-    """Whether a name is one of several that a call gives: `top, left = place(x)`."""
+    """Whether a name is one of several that are given at once: `top, left = place(x)`."""
     parents = analysis.info.module.parents
-    return isinstance(tensor, ast.Name) and any(
-        isinstance(n.ctx, ast.Store)
-        and isinstance(parents.get(n), ast.Tuple)
-        and isinstance(made := parents.get(parents[n]), ast.Assign)
-        and isinstance(made.value, ast.Call)
-        for n in of_kind(analysis.info.node, ast.Name)
-        if n.id == tensor.id
-    )
+    for name in of_kind(analysis.info.node, ast.Name):
+        several = parents.get(name)
+        if not isinstance(tensor, ast.Name) or name.id != tensor.id:
+            continue
+        made = parents.get(several) if isinstance(several, ast.Tuple) else None
+        if not isinstance(several, ast.Tuple) or not isinstance(made, ast.Assign):
+            continue
+        if several in made.targets:
+            given = made.value
+            if isinstance(given, ast.Tuple) and len(given.elts) == len(several.elts):
+                given = given.elts[several.elts.index(name)]
+            if is_computed(given, analysis):
+                return True
+    return False
 
 
 def _fails(

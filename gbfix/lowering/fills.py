@@ -97,7 +97,7 @@ class Fills(Windows):
                 raise Refused("negative-bound", f"`{ast.unparse(bound)}` counts from the end")
         found = self.slices.setdefault(statement, {})
         self._check_index(node, part)
-        found.setdefault(node, part)
+        found.setdefault(node, [part])
         self._bounds(part)
 
     def _starts(self) -> list[Edit]:

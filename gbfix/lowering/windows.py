@@ -44,7 +44,7 @@ class Windows:
         self.parents = context.info.module.parents
         self.definitions = definitions_of(context.info.node, context.info.module)
         self.ranks = Ranks(context.analysis, context.facts)
-        self.slices: dict[ast.stmt, dict[ast.Subscript, ast.Slice]] = {}
+        self.slices: dict[ast.stmt, dict[ast.Subscript, list[ast.Slice]]] = {}
         self.reads: dict[ast.expr, ast.expr] = {}
         self.seen: set[ast.AST] = set()
         self.numbers = False
@@ -146,11 +146,11 @@ class Windows:
     def _add(self, statement: ast.stmt, part: ast.Slice) -> None:
         node = self._indexed(part)
         found = self.slices.setdefault(statement, {})
-        if node in found:
-            if found[node] is not part:
-                raise Refused("two-slices", f"`{ast.unparse(node)}` has two bounds from data")
+        parts = found.setdefault(node, [])
+        if part in parts:
             return
-        found[node] = part
+        parts.append(part)
+        self._check_neighbours(node, parts)
         self._check_index(node, part)
         if isinstance(node.ctx, ast.Load):
             self._check_read(node)
@@ -185,6 +185,15 @@ class Windows:
                     self._scalar(inner)
         for read in reads:
             self._read(read)
+
+    def _check_neighbours(self, node: ast.Subscript, parts: list[ast.Slice]) -> None:
+        """Places of two dimensions that follow one another stay where they are."""
+        if len(parts) == 1:
+            return
+        assert isinstance(node.slice, ast.Tuple)
+        at = [node.slice.elts.index(part) for part in parts]
+        if len(parts) > 2 or abs(at[0] - at[1]) != 1:
+            raise Refused("two-slices", f"`{ast.unparse(node)}` has two bounds from data")
 
     def _check_index(self, node: ast.Subscript, part: ast.Slice) -> None:
         """Beside the slice only whole dimensions, slices and integers: each keeps its place."""
@@ -272,7 +281,10 @@ class Windows:
         made: list[Edit] = []
         for read in self.reads:
             inside = any(
-                read in walk(part) for found in self.slices.values() for part in found.values()
+                read in walk(part)
+                for found in self.slices.values()
+                for parts in found.values()
+                for part in parts
             )
             if not inside:
                 made += self._start(read, self.parents[read])
@@ -318,13 +330,13 @@ class Windows:
     def _lines(
         self,
         statement: ast.stmt,
-        found: dict[ast.Subscript, ast.Slice],
+        found: dict[ast.Subscript, list[ast.Slice]],
         named: dict[str, str],
     ) -> list[str]:
         view = self.context.view
         edits: dict[tuple[int, int], str] = {}
         lines: list[str] = []
-        for node, part in found.items():
+        for node, part in [(n, p) for n, parts in found.items() for p in parts]:
             wanted = window(part, self.analysis, self.definitions)
             length = (
                 str(wanted.length) if isinstance(wanted.length, int) else flat(view, wanted.length)
@@ -335,7 +347,8 @@ class Windows:
             if text not in named:
                 named[text] = self.context.names.take("places")
                 lines.append(f"{named[text]} = {text}")
-            edits[view.start(part), view.end(part)] = named[text]
+            first = len(found[node]) > 1 and part is min(found[node], key=view.start)
+            edits[view.start(part), view.end(part)] = named[text] + "[:, None]" * first
             if isinstance(statement, ast.Assign) and node in statement.targets:
                 value = statement.value
                 lead, tail = self._cast(node, value, base)
