@@ -17,6 +17,7 @@ from gbfix.analysis.project import FunctionInfo, Module
 from gbfix.analysis.sites import find_sites
 from gbfix.catalogue import selection
 from gbfix.codegen.imports import add_torch_import
+from gbfix.codegen.neighbours import joined_paths
 from gbfix.codegen.validity import check_names, is_scriptable, parse_edited
 from gbfix.codegen.view import View
 from gbfix.findings import Finding, FixOffer, Refusal
@@ -188,7 +189,7 @@ class Looking:
             if self.proposals is not None:
                 self.proposals.append(_proposal(outcome, finding, view))
         if not picked:
-            return False
+            return self.rewrite and self.at is None and _tidy(state, view)
         state.prepared += prepared(picked, view, lambda offset: position_before(offset, state))
         _edit(state, view, [f for _, f in picked])
         return True
@@ -301,6 +302,22 @@ def _edit(state: FileState, view: View, fixes: Sequence[Fix]) -> None:
     view.source.encode(text)
     state.history.append(tuple(edits))
     state.current = replace(state.current, text=text)
+
+
+def _tidy(state: FileState, view: View) -> bool:
+    """Join what adjoins of what was written; says whether there was any."""
+
+    def is_new(offset: int, header: str) -> bool:
+        for edits in reversed(state.history):
+            offset = offset_before(edits, offset)
+        return not state.original.text.startswith(header, offset)
+
+    edits = joined_paths(view, is_new) if state.history else ()
+    if not edits:
+        return False
+    state.current = replace(state.current, text=view.source.apply(edits))
+    state.history.append(edits)
+    return True
 
 
 def _proposal(outcome: Outcome, finding: Finding, view: View) -> Proposal:
