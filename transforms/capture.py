@@ -50,7 +50,7 @@ from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION, TENSOR_TO_LIST
 from gbfix.findings import Safety
 from gbfix.fixes import Context, Fix, Transform, setting_fix
 
-_SEVERAL_INDICES = re.compile(r"\[[^\]]*[,:]")
+_PLACE = re.compile(r"[\w)\]]\[")
 
 
 def propose(site: BreakSite, context: Context) -> Fix:
@@ -81,7 +81,7 @@ def _check_others(context: Context) -> None:
         Refused: for one that would fail.
     """
     for info in context.info.module.functions():
-        if not may_fail_captured(info) and not _SEVERAL_INDICES.search(info.text):
+        if not may_fail_captured(info) and not _PLACE.search(info.text):
             continue
         analysis = context.facts.analysis(info)
         if analysis is None:

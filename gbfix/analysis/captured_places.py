@@ -3,7 +3,7 @@
 Among several indices, Dynamo takes no symbol for an integer, and it loses the start of a part that a
 symbol moves where an index after it moves the start again: `x[i : i + 3, 1:]` (seen on torch 2.13).
 One after the other, `x[i : i + 3][:, 1:]`, it takes them, and numbers of tensors that the graph is
-given. Follows names within one function.
+given. No list has a place that is a symbol. Follows names within one function.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from gbfix.analysis.flow import Analysis
 from gbfix.analysis.reads import Read, is_computed
 from gbfix.analysis.symbols import contains, derived
 from gbfix.analysis.trees import of_kind
+from gbfix.analysis.values import Kind
 
 
 def failing_place(read: Read, analysis: Analysis) -> ast.Subscript | None:
@@ -22,13 +23,18 @@ def failing_place(read: Read, analysis: Analysis) -> ast.Subscript | None:
         return None
     names: set[str] | None = None
     for found in of_kind(analysis.info.node, ast.Subscript):
-        if not isinstance(found.slice, ast.Tuple) or found in analysis.eager:
-            continue
         base = analysis.values.get(found.value)
-        if base is None or not base.tensor:
+        if found in analysis.eager or base is None:
+            continue
+        is_list = base.only(Kind.OBJECT) and base.fields is None
+        if not is_list and not (base.tensor and isinstance(found.slice, ast.Tuple)):
             continue
         if names is None:
             names = derived(read.node, analysis, through_tensors=False)
+        if is_list and contains(found.slice, read.node, names):
+            return found
+        if not isinstance(found.slice, ast.Tuple):
+            continue
         if _fails(found, found.slice.elts, read.node, names, analysis):
             return found
     return None

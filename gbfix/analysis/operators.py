@@ -88,6 +88,8 @@ def compared(node: ast.Compare, values: Sequence[Value]) -> Value:
     if any(isinstance(o, (ast.In, ast.NotIn)) for o in node.ops):
         if values[-1].may_be_tensor and not _is_text(node.left):
             return SCALAR
+        if item_of(values[-1]).kinds & Kind.SCALAR and not _is_text(node.left):
+            return SCALAR
         listed = one_of(node) or values[-1].elements is not None
         if len(values) == 2 and values[0].tensor and listed:
             return SCALAR

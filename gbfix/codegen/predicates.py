@@ -164,7 +164,7 @@ class Renderer:
     def _member(self, asked: ast.Compare) -> Rendered:
         """`0 in t`, as what a tensor answers when it is asked so."""
         given = self.analysis.values.get(asked.left)
-        if given is not None and given.elements is not None:
+        if given is not None and (given.elements is not None or given.only(Kind.OBJECT)):
             text = ast.unparse(asked.left)
             raise Refused("python-scalar", f"what `{text}` holds is not written out in the test")
         number, symbol = asked.comparators[0], SYMBOLS[type(asked.ops[0])]
