@@ -42,7 +42,7 @@ import ast
 from collections.abc import Sequence
 
 from gbfix.analysis.break_site import BreakSite
-from gbfix.analysis.conditions import Negated, NotApplicable, split
+from gbfix.analysis.conditions import Negated, NotApplicable, Refused, split
 from gbfix.analysis.trees import walk
 from gbfix.codegen.fitting import fitted
 from gbfix.codegen.layout import indent
@@ -102,12 +102,16 @@ def propose(site: BreakSite, context: Context) -> Fix:
     test = ""
     if not gradients_are_off(node, context.info):
         # Tensors that are handed over by themselves may be told zeros.
-        lists = not written.kept
+        lists = not (written.kept or written.unbounded)
         every = False
         if not leaving:
             test, every = gradient_guard(anew, torch, context, only_lists=lists)
         reason = f"{_REASON}{_GRADIENTS}"
-        if written.kept and test and every:
+        asks = not lists and bool(test) and every
+        if written.unbounded and not (asks and written.held):
+            sentence = f"`{written.unbounded[0]}` may have any derivative where it is not stored"
+            raise Refused("unbounded-derivative", sentence)
+        if asks:
             reason = f"{_REASON}{_ASKED}"
         elif written.kept:
             safety, reason, test = Safety.UNSAFE, stale_reason(written.kept[0]), ""

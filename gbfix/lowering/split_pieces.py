@@ -16,12 +16,9 @@ from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flat
 from gbfix.fixes import Context
 from gbfix.lowering.rowwise import Needs, NotRowwise, block_is_rowwise
+from gbfix.lowering.unbounded import may_have_any_derivative
 from gbfix.lowering.views import block_of
 
-_UNBOUNDED = frozenset(
-    "sqrt rsqrt log log2 log10 log1p pow norm normalize std var reciprocal asin acos atanh acosh logit "
-    "xlogy div".split()
-)
 _JOINING = frozenset({"torch.cat", "torch.concat", "torch.concatenate"})
 
 
@@ -240,14 +237,7 @@ def _check(
     for node in (n for top in (*body, result) for n in walk(top)):
         if isinstance(node, ast.Subscript) and not _is_alike(node.value, context):
             raise Refused("rows-unproven", f"`{ast.unparse(node)}` may be a piece as well")
-        name = node.func if isinstance(node, ast.Call) else None
-        unbounded = isinstance(name, ast.Attribute) and name.attr.rstrip("_") in _UNBOUNDED
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Pow)):
-            divisor = context.analysis.values.get(node.right)
-            unbounded = (
-                divisor is None or not divisor.only(Kind.STATIC) or isinstance(node.op, ast.Pow)
-            )
-        if unbounded:
+        if may_have_any_derivative(node, context.analysis):
             raise Refused("unbounded-derivative", f"`{ast.unparse(node)}` may have any derivative")
 
 

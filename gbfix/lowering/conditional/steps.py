@@ -25,6 +25,7 @@ from gbfix.lowering.conditional.updates import (
     part_update,
     update_calls,
 )
+from gbfix.lowering.unbounded import unbounded
 from gbfix.lowering.unread import is_never_read
 from gbfix.lowering.views import compiled_view
 
@@ -60,6 +61,7 @@ class MaskedSteps:
             return ["continue"]
         if isinstance(statement, (ast.For, ast.If, ast.With)):
             return self._compound(statement, scope)
+        self.written.unbounded += unbounded(statement, scope.analysis, scope.context.facts)
         if isinstance(statement, ast.Expr):
             if isinstance(statement.value, ast.Constant):
                 return []

@@ -30,15 +30,19 @@ class Written:
 
     Attributes:
         stored: how many updates.
+        held: whether one is of a tensor that others may hold.
         kept: what is updated and held by an object, with gradients recorded.
         unset: attributes that are not set, since nothing reads them.
         nested: whether branches inside of the arms are decided as well.
+        unbounded: operations with gradients whose derivative may be infinite where they do not count.
     """
 
     stored: int = 0
+    held: bool = False
     kept: list[str] = field(default_factory=list)
     unset: list[str] = field(default_factory=list)
     nested: bool = False
+    unbounded: list[str] = field(default_factory=list)
 
 
 def update_calls(node: ast.expr) -> tuple[ast.expr, list[ast.Call]]:
@@ -231,6 +235,7 @@ def _rebound(
 
 def _stored(place: str, value: str, scope: Scope, written: Written) -> str:
     written.stored += 1
+    written.held = True
     return f"{place}.copy_({scope.torch}.where({scope.predicate}, {value}, {place}))"
 
 
