@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.reads import needs_integer
-from gbfix.lowering.dense.forms import check_sides, is_there_before
+from gbfix.lowering.dense.forms import check_sides, has_one_dimension, is_there_before
 from gbfix.lowering.selection import Lowered, Selection
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def reduced(
     assert inner.rows is not None
     options = {k.arg: k.value for k in node.keywords}
     dim = given[1] if len(given) > 1 else options.pop("dim", None)
-    if dim is not None and ast.unparse(dim) == "-1" and inner.extra is not None and inner.extra > 0:
-        return None
+    if dim is not None and ast.unparse(dim) == "-1" and inner.extra != 0:
+        return None  # or else the rows have no dimension of their own, which is asked
     if (
         len(given) > 2
         or options
@@ -62,7 +62,7 @@ def reduced(
         )
     over: str = ""
     if dim is not None:
-        if ast.unparse(dim) != "0" or inner.rows.rank != 1:
+        if ast.unparse(dim) != "0" or not has_one_dimension(block, inner.rows):
             raise Refused(
                 "reduction-form", f"`{ast.unparse(node)}` reduces something else than rows"
             )

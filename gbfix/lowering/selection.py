@@ -156,9 +156,11 @@ class Masks:
             key, text, inverted, rank, reads, shape, ranks.shape_root(root), ranks.source(root)
         )
 
-    def require(self, test: str) -> None:
-        """Ask for something that is decided while tracing."""
-        if test not in self.tests:
+    def require(self, test: str, implied: str = "") -> None:
+        """Ask for something that is decided while tracing, and no longer for what it implies."""
+        if implied in self.tests:
+            self.tests[self.tests.index(implied)] = test
+        elif test not in self.tests:
             self.tests.append(test)
 
     def asked(self, selection: Selection) -> str | None:

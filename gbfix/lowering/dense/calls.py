@@ -17,6 +17,7 @@ from gbfix.lowering.dense.forms import (
     need_evaluation,
     need_trailing,
     plain_call,
+    with_one_dimension,
 )
 from gbfix.lowering.dense.indexing import rows_taken
 from gbfix.lowering.dense.norms import lower_norm
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _OF_TWO = {"max": "maximum", "min": "minimum"}  # of two tensors, element by element
 _PASSING = frozenset("to float double half bfloat16 clone detach contiguous type_as neg".split())
+_REDUCING = frozenset("sum mean var std amax amin logsumexp norm any all".split())
 _NO_SHAPE = frozenset("to type type_as float unsqueeze softmax log_softmax sum mean linear".split())
 
 
@@ -155,6 +157,9 @@ def applied_to_rows(
                 continue
             check_sides(block, mine, value, part)
     layer = name is None and last not in _PASSING
+    kept = name not in _REDUCING or _keeps_dimension(block, node, name)
+    if not kept:
+        mine = with_one_dimension(block, mine)
     if needs.trailing and not layer:
         need_trailing(block, mine)
     if needs.evaluating:
@@ -166,21 +171,33 @@ def applied_to_rows(
     extra = mine.extra
     if last == "unsqueeze" and extra is not None:
         extra += 1
-    if name in {"sum", "mean", "var", "std", "amax", "amin", "logsumexp", "norm", "any", "all"}:
-        kept = (
-            any(k.arg == "keepdim" for k in node.keywords)
-            or len(operands(node, block.context.analysis)) > 2
-        )
-        if kept and extra is not None:
-            pass
-        elif extra is not None:
+    if name in _REDUCING:
+        if extra is not None and not kept:
             extra -= 1
-        sample = f"{text}"
+        sample = mine.sample if kept and extra is None else text
         return replace(mine, text=text, bare=True, extra=extra, sample=sample)
     sample = text if last == "unsqueeze" or is_embedding(block, node) else mine.sample
     if is_embedding(block, node):
         extra = None if extra is None else extra + 1
     return replace(mine, text=text, bare=True, extra=extra, sample=sample)
+
+
+def _keeps_dimension(block: DenseBlock, node: ast.Call, name: str) -> bool:
+    """Whether a reduction leaves the dimension along which it works, with one element.
+
+    Raises:
+        Refused: where that is not written out.
+    """
+    options = [k.value for k in node.keywords if k.arg == "keepdim"]
+    behind = operands(node, block.context.analysis)[2:]
+    if behind and name in {"var", "std", "norm"}:  # of which the third is something else
+        raise Refused("reduction-form", f"`{ast.unparse(node)}` is called in an unusual way")
+    flag = next(iter([*options, *behind]), None)
+    if flag is None:
+        return False
+    if not isinstance(flag, ast.Constant) or not isinstance(flag.value, bool):
+        raise Refused("reduction-form", f"whether `{ast.unparse(node)}` keeps a dimension is open")
+    return flag.value
 
 
 def is_embedding(block: DenseBlock, node: ast.Call) -> bool:

@@ -18,7 +18,7 @@ from gbfix.analysis.values import Kind
 from gbfix.codegen.expressions import flatten
 from gbfix.codegen.names import used_names
 from gbfix.codegen.view import View
-from gbfix.lowering.selection import Lowered
+from gbfix.lowering.selection import Lowered, Selection
 
 if TYPE_CHECKING:
     from gbfix.lowering.dense.block import DenseBlock
@@ -152,15 +152,42 @@ def is_there_before(block: DenseBlock, text: str) -> bool:
 
 def need_trailing(block: DenseBlock, value: Lowered) -> None:
     """Rows must have a dimension of their own; where it is not known it is asked in tracing."""
-    assert value.rows is not None
     if value.extra is None:
-        mask = block.masks.asked(value.rows)
-        test = f"{value.sample}.dim() > {mask}.dim()"
-        if mask is None or mask in block.bound or not is_there_before(block, value.sample):
-            raise Refused("row-shape", "rows are not proven to have a dimension of their own")
-        block.masks.require(test)
+        one, some = _dimensions(block, value)
+        if one not in block.masks.tests:
+            block.masks.require(some)
     elif value.extra < 1:
         raise Refused("row-shape", "selected elements have no dimension of their own")
+
+
+def with_one_dimension(block: DenseBlock, value: Lowered) -> Lowered:
+    """Rows of which nothing is known, asked in tracing for one dimension of their own."""
+    if value.extra is not None:
+        return value
+    one, some = _dimensions(block, value)
+    block.masks.require(one, implied=some)
+    return replace(value, extra=1)
+
+
+def _dimensions(block: DenseBlock, value: Lowered) -> tuple[str, str]:
+    """The tests whether rows have one dimension of their own, and whether they have any."""
+    assert value.rows is not None
+    mask = block.masks.asked(value.rows)
+    if mask is None or mask in block.bound or not is_there_before(block, value.sample):
+        raise Refused("row-shape", "rows are not proven to have a dimension of their own")
+    rank = f"{value.sample}.dim()"
+    return f"{rank} == {mask}.dim() + 1", f"{rank} > {mask}.dim()"
+
+
+def has_one_dimension(block: DenseBlock, rows: Selection) -> bool:
+    """Whether a mask has one dimension; where it is not known it is asked in tracing."""
+    if rows.rank is not None:
+        return rows.rank == 1
+    mask = block.masks.asked(rows)
+    if mask is None or mask in block.bound:
+        return False
+    block.masks.require(f"{mask}.dim() == 1")
+    return True
 
 
 def need_evaluation(block: DenseBlock) -> None:
