@@ -67,6 +67,7 @@ def lower_call(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:
     loss = losses(block, node, name)
     if loss is not None:
         return loss
+    name = name or _reduction_of_rows(block, node)
     given = operands(node, block.context.analysis) if name in REDUCTIONS else []
     if name in _OF_TWO and len(given) == 2 and is_tensor(block, given[1]):
         name = _OF_TWO[name]
@@ -79,6 +80,26 @@ def lower_call(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:
                 block.found.reductions += 1
                 return made
     return applied_to_rows(block, node, name, fill)
+
+
+def _reduction_of_rows(block: DenseBlock, node: ast.Call) -> str | None:
+    """The reduction that a method of selected rows is: rows are a tensor, whatever they come from."""
+    method = node.func
+    if not isinstance(method, ast.Attribute) or method.attr not in REDUCTIONS:
+        return None
+    return method.attr if _are_rows(block, method.value) else None
+
+
+def _are_rows(block: DenseBlock, node: ast.expr) -> bool:
+    """Whether an expression is selected rows, or computed with some by operators."""
+    if isinstance(node, ast.BinOp):
+        return _are_rows(block, node.left) or _are_rows(block, node.right)
+    if isinstance(node, ast.UnaryOp):
+        return _are_rows(block, node.operand)
+    if isinstance(node, ast.Subscript):
+        return block.selected_by(node) is not None
+    held = block.held.get(node.id) if isinstance(node, ast.Name) else None
+    return held is not None and held.rows is not None
 
 
 def is_tensor(block: DenseBlock, node: ast.expr) -> bool:
