@@ -34,17 +34,15 @@ import re
 
 from gbfix.analysis.break_site import BreakSite
 from gbfix.analysis.captured_places import failing_place
-from gbfix.analysis.conditions import NotApplicable, Refused
-from gbfix.analysis.flow import Analysis
-from gbfix.analysis.reads import (
+from gbfix.analysis.captured_reads import (
     CAPTURE,
-    Read,
-    ReadKind,
     fails_captured,
     is_captured,
     may_fail_captured,
-    reads,
 )
+from gbfix.analysis.conditions import NotApplicable, Refused
+from gbfix.analysis.flow import Analysis
+from gbfix.analysis.reads import Read, ReadKind, reads
 from gbfix.analysis.symbols import check_function, check_read
 from gbfix.diagnoses import SCALAR_READ, TENSOR_POSITION, TENSOR_TO_LIST
 from gbfix.findings import Safety

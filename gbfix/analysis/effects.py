@@ -26,9 +26,9 @@ from gbfix.analysis.effect_set import (
 from gbfix.analysis.evaluate import dotted
 from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
+from gbfix.analysis.integer_places import needs_integer
 from gbfix.analysis.logs import is_log_call
 from gbfix.analysis.project import FunctionInfo
-from gbfix.analysis.reads import needs_integer
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
 

@@ -22,26 +22,18 @@ from gbfix.analysis.answers import (
     takes_numbers,
 )
 from gbfix.analysis.counted import counted
-from gbfix.analysis.dynamo_settings import DynamoSetting
 from gbfix.analysis.flow import Analysis
-from gbfix.analysis.project import FunctionInfo, Module
+from gbfix.analysis.integer_places import SIZED, needs_integer
+from gbfix.analysis.project import Module
 from gbfix.analysis.ranks import Ranks
 from gbfix.analysis.trees import of_kind, walk
-from gbfix.analysis.values import Kind, Value
-from gbfix.analysis.word_index import words
+from gbfix.analysis.values import Value
 
-_SIZED = frozenset(
-    f"torch.{n}" for n in ("arange", "zeros", "ones", "empty", "eye", "linspace", "full")
-)
-_TAKING = _SIZED | {"builtins.range"}
-_FAILING = frozenset("roll pad select tril triu unflatten".split())
-_UNCAPTURED = _FAILING | frozenset("range split chunk one_hot kthvalue unfold".split())
+_TAKING = SIZED | {"builtins.range"}
 # Made of Python numbers, which Dynamo knows.
 _MAKING = frozenset(
     f"torch.{n}" for n in ("tensor", "as_tensor", "scalar_tensor", "zeros", "ones", "full", "empty")
 )
-
-CAPTURE = DynamoSetting("capture_scalar_outputs")
 
 
 class ReadKind(Enum):
@@ -168,40 +160,6 @@ def is_number(node: ast.expr, analysis: Analysis) -> bool:
     return found is not None and found[1] is ReadKind.NUMBER
 
 
-def is_captured(read: Read, analysis: Analysis) -> bool:
-    """Whether `capture_scalar_outputs` keeps a read in the graph (seen on torch 2.13)."""
-    if read.opaque:
-        return read.kind is ReadKind.ARRAY
-    if read.kind is ReadKind.LIST:
-        value = analysis.values.get(read.tensor)
-        return value is not None and not value.floating
-    if read.kind is not ReadKind.POSITION:
-        given = read.kind is ReadKind.NUMBER and read.node is read.tensor  # to a function of `math`
-        return read.kind is not ReadKind.INDEX and not given
-    call = _call_of(read.node, analysis)
-    return call is None or ast.unparse(call.func).rpartition(".")[2] not in _UNCAPTURED
-
-
-def fails_captured(read: Read, analysis: Analysis) -> bool:
-    """Whether compiling fails under `capture_scalar_outputs` at a read (seen on torch 2.13)."""
-    call = _call_of(read.node, analysis) if read.kind is ReadKind.POSITION else None
-    return call is not None and ast.unparse(call.func).rpartition(".")[2] in _FAILING
-
-
-def may_fail_captured(info: FunctionInfo) -> bool:
-    """Whether a function may hold a read that fails under it, by the names in its text."""
-    return not _FAILING.isdisjoint(words(info.text))
-
-
-def _call_of(node: ast.expr, analysis: Analysis) -> ast.Call | None:
-    """The call that something is an argument of, or an element of one that is a sequence."""
-    parents = analysis.info.module.parents
-    parent = parents.get(node)
-    parent = parents.get(parent) if isinstance(parent, (ast.Tuple, ast.List)) else parent
-    parent = parents.get(parent) if isinstance(parent, ast.keyword) else parent
-    return parent if isinstance(parent, ast.Call) else None
-
-
 def _read(node: ast.expr, analysis: Analysis) -> tuple[ast.expr, ReadKind] | None:
     values = analysis.values
     if isinstance(node, ast.Call):
@@ -284,29 +242,6 @@ def _is_tensor(value: Value | None) -> bool:
     return value is not None and value.tensor
 
 
-def needs_integer(node: ast.expr, analysis: Analysis) -> bool:
-    """Whether a tensor stands where an integer is taken from it."""
-    module = analysis.info.module
-    call = _call_of(node, analysis)
-    if call is not None and node in counted(call, analysis) and not _of_given(node, analysis):
-        return True
-    parent = module.parents.get(node)
-    if isinstance(parent, ast.Slice):
-        return True
-    if isinstance(parent, ast.Subscript) and parent.slice is node:
-        base = analysis.values.get(parent.value)
-        return base is not None and base.only(Kind.OBJECT) and base.elements is not None
-    if isinstance(parent, ast.Call) and node in parent.args:
-        function = analysis.values.get(parent.func)
-        name = function.reference if function is not None else None
-        if name == "builtins.range":
-            return True
-        if name == "torch.linspace":  # its ends may be tensors, not the number of its steps
-            return parent.args.index(node) == 2
-        return name in _SIZED and not (name == "torch.full" and parent.args[0] is not node)
-    return False
-
-
 def _parameters(analysis: Analysis) -> set[str]:
     return {a.arg for a in walk(analysis.info.node.args) if isinstance(a, ast.arg)}
 
@@ -314,20 +249,6 @@ def _parameters(analysis: Analysis) -> set[str]:
 def _goes_over(loop: ast.For, name: str) -> bool:
     """Whether a loop binds a name, alone, to each element of what it goes over."""
     return isinstance(loop.target, ast.Name) and loop.target.id == name
-
-
-def _of_given(node: ast.expr, analysis: Analysis) -> bool:
-    """Whether a loop over a parameter gives a size: lists of sizes are often annotated as tensors."""
-    function = analysis.info.node
-    if not isinstance(node, ast.Name):
-        return False
-    given = _parameters(analysis)
-    return any(
-        any(isinstance(t, ast.Name) and t.id == node.id for t in walk(loop.target))
-        and any(isinstance(n, ast.Name) and n.id in given for n in walk(loop.iter))
-        for loop in walk(function)
-        if isinstance(loop, (ast.For, ast.comprehension))
-    )
 
 
 def _tested(analysis: Analysis) -> set[ast.AST]:

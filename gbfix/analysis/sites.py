@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 
 from gbfix.analysis.break_site import BreakSite, shortened
+from gbfix.analysis.captured_reads import CAPTURE, is_captured
 from gbfix.analysis.checkers import checker_call
 from gbfix.analysis.condition_sites import condition_sites
 from gbfix.analysis.conditions import data_kind, leaves
@@ -19,7 +20,7 @@ from gbfix.analysis.facts import Facts
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.log_settings import log_settings
 from gbfix.analysis.logs import log_family
-from gbfix.analysis.reads import CAPTURE, ReadKind, is_captured, reads
+from gbfix.analysis.reads import ReadKind, reads
 from gbfix.analysis.untraced import find_untraced
 from gbfix.diagnoses import (
     LOGGING_CALL,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gbfix.analysis.conditions import Refused
-from gbfix.analysis.reads import needs_integer
+from gbfix.analysis.integer_places import needs_integer
 from gbfix.lowering.dense.forms import check_sides, has_one_dimension, is_there_before
 from gbfix.lowering.selection import Lowered, Selection
 
