@@ -16,8 +16,10 @@ from gbfix.analysis.values import Kind
 from gbfix.lowering.gradients import without_gradient
 
 _UNBOUNDED = frozenset(
-    "sqrt rsqrt log log2 log10 log1p pow norm normalize std var reciprocal asin acos atanh acosh logit "
-    "xlogy div".split()
+    "sqrt rsqrt log log2 log10 log1p pow float_power norm normalize std var std_mean var_mean "
+    "reciprocal tan asin acos arcsin arccos atanh acosh arctanh arccosh logit xlogy erfinv lgamma "
+    "digamma div divide true_divide addcdiv cosine_similarity cdist dist pairwise_distance "
+    "vector_norm matrix_norm inv inverse pinv solve lstsq cholesky svd eigh qr logdet slogdet".split()
 )
 
 
