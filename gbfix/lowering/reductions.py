@@ -81,6 +81,8 @@ def reduced(
         fill = "" if value.zeroed else f".masked_fill({wide.rest}, {_FILLS[name]})"
         return _made(f"{value.operand}{fill}.{name}({over})")
     if name == "mean":
+        if inner.resized and inner.extra != 0 and not over:
+            value = inner = _named(block, inner)
         fill = "" if value.zeroed else f".masked_fill({wide.rest}, 0)"
         total = f"{value.operand}{fill}.sum({over})"
         return Lowered(f"{total} / {_divisor(block, inner, wide, over)}", changed=True)
@@ -93,15 +95,26 @@ def _made(text: str) -> Lowered:
     return Lowered(text, True, changed=True)
 
 
+def _named(block: DenseBlock, value: Lowered) -> Lowered:
+    """The same with a name, so that its own elements can be counted."""
+    name = value.text
+    if not name.isidentifier():
+        name = block.context.names.take("values")
+        block.lines.append(f"{name} = {value.text}")
+    zero = name if value.zeroed else ""
+    return replace(value, text=name, bare=True, sample=name, resized=False, zero=zero)
+
+
 def counted(inner: Lowered, wide: Selection, over: str = "") -> str:
     """How many elements were selected: rows, times what is in a row unless only rows are reduced."""
     assert inner.rows is not None
     if inner.extra == 0 or over:
         return inner.rows.count
+    sample = inner.text if inner.resized else inner.sample
     return (
-        f"({wide.text}).expand_as({inner.sample}).sum()"
+        f"({wide.text}).expand_as({sample}).sum()"
         if wide.inverted
-        else (f"{wide.mask}.expand_as({inner.sample}).sum()")
+        else (f"{wide.mask}.expand_as({sample}).sum()")
     )
 
 
@@ -170,6 +183,8 @@ def _spread(
     values, count, centered = names.take("values"), names.take("count"), names.take("centered")
     fill = f".masked_fill({wide.rest}, 0)"
     block.lines.append(f"{values} = {value.operand}{fill}")
+    if inner.resized:
+        inner = replace(inner, text=values)
     block.lines.append(f"{count} = {counted(inner, wide)}")
     block.lines.append(f"{centered} = ({values} - {values}.sum() / {count}){fill}")
     # Of nothing the result is 0/0, as in eager, and not 0/-1.
@@ -245,7 +260,7 @@ def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | Non
         return _made(total)
     _check_range(block, node.args[0], first)
     # The two may broadcast, so that there are more losses than predictions.
-    divisor = _divisor(block, replace(first, sample=each), wide)
+    divisor = _divisor(block, replace(first, sample=each, resized=False), wide)
     return Lowered(f"{total} / {divisor}", changed=True)
 
 

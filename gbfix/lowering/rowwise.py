@@ -36,6 +36,10 @@ _ALONG = frozenset(
     "softmax log_softmax sum mean var std amax amin logsumexp norm normalize chunk split cumsum glu "
     "softmin prod any all unsqueeze cat flip roll".split()
 )
+_KEEPING = frozenset(
+    "softmax log_softmax softmin normalize cumsum flip roll layer_norm rms_norm dropout".split()
+)
+_KEEPING_LAYERS = _ELEMENTWISE_LAYERS | _RANDOM_LAYERS | {"LayerNorm", "RMSNorm"}
 _TRANSFORMERS_ACTIVATIONS = "activations.ACT2FN"
 _MOST_CALLS = 12
 
@@ -92,6 +96,17 @@ def call_is_rowwise(
     if info is None:
         raise NotRowwise(ast.unparse(node.func))
     _function(info, node, rows, facts, needs)
+
+
+def keeps_elements(node: ast.Call, name: str | None, analysis: Analysis) -> bool:
+    """Whether a row-wise call with one tensor gives as many elements as that has."""
+    if name is not None:
+        operation = torch_table.method(name)
+        pointwise = operation is not None and operation.pointwise
+        return pointwise or name in _ELEMENTWISE or name in _KEEPING
+    function = analysis.values.get(node.func)
+    layer = function.reference if function is not None and function.reference else ""
+    return layer.rpartition(".")[2] in _KEEPING_LAYERS
 
 
 def module_is_rowwise(value: Value, node: ast.Call, facts: Facts, needs: Needs) -> None:

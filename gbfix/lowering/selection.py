@@ -80,6 +80,8 @@ class Lowered:
         number: it is a Python number, or a tensor without dimensions.
         routed: rows were found in pairs with slots, by the mask with this text.
         weighted: weights of all slots of a row have been summed, so rows may only be added.
+        resized: it may have more or fewer elements than its sample: it was broadcast, say, or given to
+            a layer.
         zero: the text for which what is not selected is zero, if there is one.
     """
 
@@ -94,6 +96,7 @@ class Lowered:
     number: bool = False
     routed: str | None = None
     weighted: bool = False
+    resized: bool = False
     zero: str = ""
 
     @property

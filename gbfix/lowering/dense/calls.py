@@ -17,13 +17,14 @@ from gbfix.lowering.dense.forms import (
     need_evaluation,
     need_trailing,
     plain_call,
+    resizes,
     with_one_dimension,
 )
 from gbfix.lowering.dense.indexing import rows_taken
 from gbfix.lowering.dense.norms import lower_norm
 from gbfix.lowering.dense.zeros import zero_filled
 from gbfix.lowering.reductions import REDUCTIONS, losses, reduced
-from gbfix.lowering.rowwise import Needs, NotRowwise, call_is_rowwise
+from gbfix.lowering.rowwise import Needs, NotRowwise, call_is_rowwise, keeps_elements
 from gbfix.lowering.selection import Lowered
 
 if TYPE_CHECKING:
@@ -196,11 +197,15 @@ def applied_to_rows(
         if extra is not None and not kept:
             extra -= 1
         sample = mine.sample if kept and extra is None else text
-        return replace(mine, text=text, bare=True, extra=extra, sample=sample)
+        resized = sample is not text
+        return replace(mine, text=text, bare=True, extra=extra, sample=sample, resized=resized)
     sample = text if last == "unsqueeze" or is_embedding(block, node) else mine.sample
     if is_embedding(block, node):
         extra = None if extra is None else extra + 1
-    return replace(mine, text=text, bare=True, extra=extra, sample=sample)
+    resized = sample is not text and (
+        not keeps_elements(node, name, block.context.analysis) or resizes(block, mine, lowered)
+    )
+    return replace(mine, text=text, bare=True, extra=extra, sample=sample, resized=resized)
 
 
 def _keeps_dimension(block: DenseBlock, node: ast.Call, name: str) -> bool:

@@ -14,7 +14,14 @@ from gbfix.analysis.dynamic import operation_name
 from gbfix.analysis.trees import children, walk
 from gbfix.lowering.dense.calls import lower_call
 from gbfix.lowering.dense.choices import chosen, is_chosen
-from gbfix.lowering.dense.forms import check_sides, compose, is_number, need_trailing, plain
+from gbfix.lowering.dense.forms import (
+    check_sides,
+    compose,
+    is_number,
+    need_trailing,
+    plain,
+    resizes,
+)
 from gbfix.lowering.dense.indexing import lower_subscript
 from gbfix.lowering.routing import found_rows
 from gbfix.lowering.selection import Lowered
@@ -88,7 +95,8 @@ def lower_compare(block: DenseBlock, node: ast.Compare) -> Lowered:
         return plain(block, node, sides)
     for part, side in sides:
         check_sides(block, held[0], side, part)
-    return replace(held[0], text=compose(block, node, sides), bare=False)
+    resized = resizes(block, held[0], sides)
+    return replace(held[0], text=compose(block, node, sides), bare=False, resized=resized)
 
 
 def lower_arithmetic(block: DenseBlock, node: ast.BinOp, fill: int | None) -> Lowered:
@@ -124,8 +132,8 @@ def lower_arithmetic(block: DenseBlock, node: ast.BinOp, fill: int | None) -> Lo
     text = compose(block, node, [(node.left, left), (node.right, right)])
     known = [s.extra for s in (left, right) if s.rows is not None and s.extra is not None]
     extra = max(known) if weighted and known else known[0] if known else None
-    mine = replace(mine, weighted=weighted)
-    return replace(mine, text=text, bare=False, extra=extra)
+    resized = resizes(block, mine, [(node.left, left), (node.right, right)])
+    return replace(mine, text=text, bare=False, extra=extra, weighted=weighted, resized=resized)
 
 
 def _calls_layer(block: DenseBlock, node: ast.expr) -> bool:

@@ -122,6 +122,22 @@ def check_sides(block: DenseBlock, mine: Lowered, other: Lowered, node: ast.expr
     )
 
 
+def resizes(block: DenseBlock, mine: Lowered, sides: Sequence[tuple[ast.expr, Lowered]]) -> bool:
+    """Whether rows may have another number of elements once they are combined with other values."""
+    if any(side.resized for _, side in sides):
+        return True
+    for part, side in sides:
+        if side.count is not None or side.number or _is_optional_number(block, part):
+            continue
+        if side.rows is None:
+            if mine.extra != 0 and block.masks.ranks.of(part) != 0:
+                return True
+        elif side.extra != mine.extra or (mine.extra != 0 and side.sample != mine.sample):
+            if not mine.shape or side.shape != mine.shape:
+                return True
+    return False
+
+
 def asks_for_row(block: DenseBlock, mine: Lowered, node: ast.expr) -> bool:
     """Ask while tracing that a tensor has one row at most, which meets every selected one.
 
