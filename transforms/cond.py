@@ -64,7 +64,7 @@ from gbfix.lowering.gradients import Flow, attribute_flow, gradients_are_off, re
 from gbfix.lowering.gradients_apart import with_gradients_apart
 from gbfix.lowering.hazards import attribute_operands, check_arm, check_objects, stale_operand
 from gbfix.lowering.inputs import check_in_place, check_stored
-from gbfix.lowering.layouts import check_layouts, check_one_sided, check_types
+from gbfix.lowering.layouts import check_layouts, check_one_sided, check_types, keep_layouts
 from gbfix.lowering.lost_stores import check_stores
 from gbfix.lowering.made_alike import Made, made_alike
 from gbfix.lowering.placement import beside, replacing, width_for
@@ -186,7 +186,8 @@ def _straight(
     analysis = context.analysis
     values = check_results(branch, arms, analysis)
     check_types(values)
-    check_layouts(list(zip(arms[0].results, arms[1].results, strict=True)), values, analysis)
+    pairs = list(zip(arms[0].results, arms[1].results, strict=True))
+    check_layouts(pairs, values, analysis)
     clones: list[list[Copy]] = []
     roots: list[str] = []
     for which, arm in enumerate(arms):
@@ -214,7 +215,8 @@ def _straight(
         | {r.incoming for r in arm.results if r.node is None or r.operator}
         for arm in arms
     ]
-    safety, reason = _safety(values, sources, roots, branch, context)
+    alike = keep_layouts(pairs, analysis)
+    safety, reason = _safety(values, sources, roots, branch, context, alike=alike)
     detached = _detached(branch, values, context)
     apart = with_gradients_apart(branch, values, detached, context)
 
@@ -286,7 +288,7 @@ def _functions(
     check_kept(branch, roots)
     carried = carried_names(branch, context)
     sources = [tensor_sources(a.statements, analysis) for a in branch.arms]
-    safety, reason = _safety(pairs, sources, roots, branch, context)
+    safety, reason = _safety(pairs, sources, roots, branch, context, alike=False)
     detached = _detached(branch, pairs, context)
     apart = with_gradients_apart(branch, pairs, detached, context)
     attributes = {o.name: o.local for o in branch.outputs if o.is_attribute}
@@ -343,6 +345,8 @@ def _safety(
     roots: Sequence[str],
     branch: Branch,
     context: Context,
+    *,
+    alike: bool,
 ) -> tuple[Safety, str]:
     stale = stale_operand(branch, context.analysis, context.facts)
     if stale:
@@ -352,7 +356,8 @@ def _safety(
             Safety.REVIEW,
             "what an arm prepares once (a cached attribute, a device) is prepared before the branch",
         )
-    if not all(a.dtype == b.dtype or (a.boolean and b.boolean) for a, b in values):
+    same = all(a.dtype == b.dtype or (a.boolean and b.boolean) for a, b in values)
+    if not same or not (alike or all(a.zero_dim and b.zero_dim for a, b in values)):
         return Safety.REVIEW, UNPROVEN
     if sources[0] != sources[1]:
         return Safety.REVIEW, ZERO_GRADIENTS

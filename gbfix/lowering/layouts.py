@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from gbfix.analysis import torch_table
 from gbfix.analysis.conditions import Refused
+from gbfix.analysis.dynamic import operands, operation_name
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.trees import walk
 from gbfix.analysis.values import Kind, Value
@@ -22,6 +24,7 @@ _RESHAPES = frozenset(
     "reshape unsqueeze squeeze narrow tile unfold".split()
 )
 _JOINS = frozenset("cat concat concatenate stack hstack vstack dstack".split())
+_KEEPING = frozenset({"clone", "detach", "to"})
 _REDUCTIONS = frozenset("sum mean max min amax amin any all prod norm std var median".split())
 
 
@@ -50,6 +53,39 @@ def check_layouts(
             x.zero_dim and y.zero_dim
         ):
             raise Refused("different-shapes", "one arm reduces a dimension and the other does not")
+
+
+def keep_layouts(results: Sequence[tuple[Result, Result]], analysis: Analysis) -> bool:
+    """Whether both results of each pair have the strides of what the arms were given, or neither has.
+
+    Elementwise operations have; most others give dense results whatever they were given.
+    """
+    return all(
+        _keeps_layout(a.node, analysis) == _keeps_layout(b.node, analysis) for a, b in results
+    )
+
+
+def _keeps_layout(node: ast.expr | None, analysis: Analysis) -> bool:
+    if node is None or isinstance(node, (ast.Name, ast.Constant)):
+        return True
+    if isinstance(node, ast.BinOp):
+        sides = (node.left, node.right)
+        return not isinstance(node.op, ast.MatMult) and all(
+            _keeps_layout(side, analysis) for side in sides
+        )
+    if isinstance(node, ast.UnaryOp):
+        return _keeps_layout(node.operand, analysis)
+    if isinstance(node, ast.Call):
+        name = operation_name(node, analysis)
+        known = (
+            (torch_table.function(f"torch.{name}") or torch_table.method(name)) if name else None
+        )
+        elementwise = known is not None and known.pointwise
+        return (elementwise or name in _KEEPING) and all(
+            _keeps_layout(operand, analysis) for operand in operands(node, analysis)
+        )
+    value = analysis.values.get(node)
+    return isinstance(node, ast.Attribute) and (value is None or value.tensor or value.static)
 
 
 def check_one_sided(
