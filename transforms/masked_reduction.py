@@ -22,8 +22,9 @@ After:
 
 The sum is formed in another order, so that the last bits may differ. A mean of `float16` stays what
 it is, since the sum could overflow. The mean of nothing is NaN in both; one that is taken only if
-something is selected, as in `y[known].mean() if known.any() else 0`, is divided by one at least. The
-largest of nothing raises in eager; the compiled path raises a RuntimeError from inside the graph.
+something is selected, as in `y[known].mean() if known.any() else 0`, or returned early, before the
+`return` of a number, is divided by one at least. The largest of nothing raises in eager; the compiled
+path raises a RuntimeError from inside the graph.
 """
 
 from __future__ import annotations

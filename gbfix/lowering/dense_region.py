@@ -91,7 +91,8 @@ def _begins(statement: ast.stmt, context: Context) -> bool:
     if statement in context.analysis.eager:
         return False
     if isinstance(statement, ast.If):
-        return is_gate(statement, context) or is_choice(statement, context)
+        chosen = is_choice(statement, context) and not is_settled(statement, context)
+        return chosen or is_gate(statement, context)
     return not isinstance(
         statement, (ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef)
     ) and any(
@@ -125,7 +126,7 @@ def _grown(block: list[ast.stmt], at: int, context: Context, torch: str) -> Regi
         if not (made.names | made.hits) & live:
             best = position
             following = block[position + 1] if position + 1 < len(block) else None
-            if following is None or not _begins(following, context):
+            if following is None or not (following is made.passed or _begins(following, context)):
                 break
     context.names.taken = taken
     if best is None:
@@ -165,9 +166,16 @@ def _check_consumed(statements: Sequence[ast.stmt], lines: Sequence[str], contex
 
 def _add(made: DenseBlock, block: list[ast.stmt], position: int) -> None:
     statement = block[position]
+    if statement is made.passed:
+        return  # the other side of an early return
     if statement in made.context.analysis.eager:
         raise Refused("mixed-modes", "an eager-only statement stands between")
     if isinstance(statement, (ast.If, ast.Match)) and is_settled(statement, made.context):
+        if isinstance(statement, ast.If) and made.mentions(statement.test):
+            # The number of selected rows is one to Python, but no setting.
+            if is_choice(statement, made.context):
+                add_choice(made, statement)
+                return
         add_settled(made, statement, _add)
         return
     if isinstance(statement, ast.If):

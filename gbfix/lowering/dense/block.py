@@ -94,6 +94,7 @@ class DenseBlock:
         self.storing = False
         self.gate: str | None = None
         self.guarded: str | None = None
+        self.passed: ast.stmt | None = None
         self.statement: ast.stmt = context.info.node
 
     def selected_by(self, node: ast.Subscript) -> ast.expr | None:

@@ -16,6 +16,7 @@ from gbfix.analysis.emptiness import Emptiness, emptiness
 from gbfix.analysis.trees import walk
 from gbfix.lowering.reductions import EXTREMES, LOSSES
 from gbfix.lowering.selection import Lowered, Selection
+from gbfix.lowering.views import block_of
 
 if TYPE_CHECKING:
     from gbfix.fixes import Context
@@ -28,8 +29,11 @@ _ZEROS = ("0", "0.0")
 
 
 def is_choice(node: ast.If, context: Context) -> bool:
-    """Whether an `if` gives a name, or returns, a reduction if something is selected, or a number."""
-    given = _given(node) if node.orelse else None
+    """Whether an `if` gives a name, or returns, a reduction if something is selected, or a number.
+
+    The other side may be the `return` that follows it.
+    """
+    given = _given(node, context)
     if given is None:
         return False
     body, otherwise = _values(given)
@@ -47,9 +51,11 @@ def add_choice(block: DenseBlock, node: ast.If) -> None:
     Raises:
         Refused: where the choice has no dense form.
     """
-    given = _given(node)
+    given = _given(node, block.context)
     assert given is not None
     body, otherwise = _values(given)
+    if not node.orelse:
+        block.passed = given[1]
     lowered = chosen(block, node, body, otherwise)
     view, (first, _) = block.context.view, given
     assert first.value is not None
@@ -149,11 +155,18 @@ def _values(given: tuple[ast.Assign | ast.Return, ast.Assign | ast.Return]) -> l
     return [s.value for s in given if s.value is not None]
 
 
-def _given(node: ast.If) -> tuple[ast.Assign | ast.Return, ast.Assign | ast.Return] | None:
+def _given(
+    node: ast.If, context: Context
+) -> tuple[ast.Assign | ast.Return, ast.Assign | ast.Return] | None:
     """The statements of both sides, if they bind the same name or return, and do nothing else."""
-    if len(node.body) != 1 or len(node.orelse) != 1:
+    other = node.orelse
+    if not other and isinstance(node.body[-1], ast.Return):
+        around = block_of(node, context.info.module)
+        at = around.index(node) + 1
+        other = [s for s in around[at : at + 1] if isinstance(s, ast.Return)]
+    if len(node.body) != 1 or len(other) != 1:
         return None
-    first, second = node.body[0], node.orelse[0]
+    first, second = node.body[0], other[0]
     if isinstance(first, ast.Return) and isinstance(second, ast.Return):
         return (first, second) if first.value is not None and second.value is not None else None
     if not isinstance(first, ast.Assign) or not isinstance(second, ast.Assign):
@@ -168,7 +181,7 @@ def _meets_tensor(place: ast.IfExp | ast.If, block: DenseBlock) -> bool:
     above: ast.AST | None = place
     if isinstance(place, ast.IfExp):
         above = block.context.info.module.parents.get(place)
-    elif (given := _given(place)) is not None:
+    elif (given := _given(place, block.context)) is not None:
         above = given[0]
     if not isinstance(above, ast.Assign):
         return isinstance(place, ast.IfExp) and _computed_with(place, block)
