@@ -37,6 +37,8 @@ from gbfix.fixes import Context, Fix, Transform
 from gbfix.lowering.dense_region import region_edits, region_of
 from gbfix.lowering.reductions import OVERFLOWING
 
+_REGROUPED = "compiled code does not raise where the selected elements do not divide into groups"
+
 
 def propose(site: BreakSite, context: Context) -> Fix:
     """Offer to reduce all rows, leaving out what is not selected.
@@ -57,6 +59,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
         safety, reason = Safety.REVIEW, "of nothing, compiled code gives a tensor of this type"
     elif region.found.unwarned:
         safety, reason = Safety.REVIEW, "compiled code does not warn about fewer than two elements"
+    elif region.found.regrouped:
+        safety, reason = Safety.REVIEW, _REGROUPED
     elif region.found.overflowing:
         safety, reason = Safety.REVIEW, OVERFLOWING
     elif region.found.reordered:

@@ -46,7 +46,7 @@ import ast
 from collections.abc import Sequence
 
 from gbfix.analysis.break_site import BreakSite
-from gbfix.analysis.conditions import NotApplicable
+from gbfix.analysis.conditions import NotApplicable, Refused
 from gbfix.analysis.dynamic import shape_from_data
 from gbfix.analysis.trees import walk
 from gbfix.codegen.names import used_names
@@ -81,6 +81,8 @@ def propose(site: BreakSite, context: Context) -> Fix:
     elif region.found.reordered:
         reason = "rows that are not selected add zero; the order of a sum may change"
     safety = Safety.SAFE
+    if region.found.regrouped:
+        raise Refused("not-row-wise", "selected elements are viewed in groups")
     if region.found.overflowing:
         safety, reason = Safety.REVIEW, OVERFLOWING
     if region.found.normed:

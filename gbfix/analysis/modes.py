@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from gbfix.analysis.trees import walk
 
-# What is asked not of an operation itself: the module, the other side of an operator, what is reduced.
+# What is asked not of an operation itself: the module, another operand, what is reduced.
 OF_OTHERS = re.compile(
     r"attr='training'|attr='shape'.*attr='numel'|attr='dtype'.*attr='float16'"
-    r"|attr='is_floating_point'"
+    r"|attr='is_floating_point'|attr='shape'.*Eq\(\).*attr='shape'"
 )
 
 COMPILING = "<compiling>"

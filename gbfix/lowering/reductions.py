@@ -239,6 +239,8 @@ def losses(block: DenseBlock, node: ast.Call, name: str | None) -> Lowered | Non
         return None
     if first.rows.key != second.rows.key:
         raise Refused("other-mask", "prediction and target were selected by different masks")
+    if first.groups != second.groups:
+        raise Refused("row-shape", "prediction and target may be grouped in other ways")
     options = {k.arg: k for k in node.keywords}
     function = block.context.view.text(node.func)
     told = options.get("reduction")

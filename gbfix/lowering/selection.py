@@ -82,6 +82,7 @@ class Lowered:
         weighted: weights of all slots of a row have been summed, so rows may only be added.
         resized: it may have more or fewer elements than its sample: it was broadcast, say, or given to
             a layer.
+        groups: the sizes that its elements are viewed with, where it is only taken all together.
         zero: the text for which what is not selected is zero, if there is one.
     """
 
@@ -97,6 +98,7 @@ class Lowered:
     routed: str | None = None
     weighted: bool = False
     resized: bool = False
+    groups: str = ""
     zero: str = ""
 
     @property

@@ -41,6 +41,7 @@ class Found:
         applied: layers or functions of the project run on every row.
         normed: batch normalisations whose statistics are taken over what is selected.
         bins: the number of bins that something is counted in; empty for none.
+        regrouped: selected elements are viewed in groups, into which they may not divide.
         counts_nothing: one of them counts a batch of which nothing is selected.
     """
 
@@ -57,6 +58,7 @@ class Found:
     applied: list[str] = field(default_factory=list)
     normed: list[str] = field(default_factory=list)
     bins: str = ""
+    regrouped: bool = False
     counts_nothing: bool = False
 
     @property
@@ -95,6 +97,7 @@ class DenseBlock:
         self.gate: str | None = None
         self.guarded: str | None = None
         self.passed: ast.stmt | None = None
+        self.grouped: dict[str, str] = {}
         self.statement: ast.stmt = context.info.node
 
     def selected_by(self, node: ast.Subscript) -> ast.expr | None:

@@ -22,6 +22,7 @@ from gbfix.lowering.dense.forms import (
 )
 from gbfix.lowering.dense.indexing import rows_taken
 from gbfix.lowering.dense.norms import lower_norm
+from gbfix.lowering.dense.regrouped import regrouped
 from gbfix.lowering.dense.zeros import zero_filled
 from gbfix.lowering.reductions import REDUCTIONS, losses, reduced
 from gbfix.lowering.rowwise import Needs, NotRowwise, call_is_rowwise, keeps_elements
@@ -62,7 +63,7 @@ def lower_call(block: DenseBlock, node: ast.Call, fill: int | None) -> Lowered:
         return binned
     if node in block.context.analysis.places and shape_from_data(node, block.context.analysis):
         raise Refused("shape-needed", f"the shape of `{ast.unparse(node)}` is used itself")
-    wrapped = unwrapped(block, node) or lower_norm(block, node)
+    wrapped = unwrapped(block, node) or lower_norm(block, node) or regrouped(block, node, fill)
     if wrapped is not None:
         return wrapped
     loss = losses(block, node, name)
