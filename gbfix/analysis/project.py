@@ -74,6 +74,8 @@ class Project:
         self.clock = 0
         self.roots: dict[Path, Mapping[str, str]] = {}
         self.aliases: set[str] = set()  # type aliases that are being resolved
+        # What decorators put around functions, by the decorator and whether it is called first.
+        self.wrappers: dict[tuple[str, bool], frozenset[tuple[str, str]]] = {}
         self._missing: set[str] = set()
         self._tops: dict[Path, set[str]] = {}
         self._related: dict[str, frozenset[str]] = {}

@@ -28,10 +28,22 @@ def wrappers(function: FunctionInfo, project: Project) -> Iterator[FunctionInfo]
         names = map(last_name, decorator.node.decorator_list)
         if function.outer is not None or "contextmanager" in names:  # it runs with each call
             yield decorator
-        elif isinstance(node, ast.Call) and last_name(node.func) != "partial":
-            yield from _Search(project).made_by(decorator)
-        else:
-            yield from _Search(project).given(decorator, _first_parameter(decorator))
+        called = isinstance(node, ast.Call) and last_name(node.func) != "partial"
+        yield from _put_around(decorator, called, project)
+
+
+def _put_around(decorator: FunctionInfo, called: bool, project: Project) -> Iterator[FunctionInfo]:
+    """What a decorator puts around functions, if it is one itself, or else makes one when called."""
+    key = (decorator.qualified, called)
+    if key not in project.wrappers:
+        search = _Search(project)
+        first = _first_parameter(decorator)
+        found = search.made_by(decorator) if called else search.given(decorator, first)
+        # By name: their nodes may be let go of before somebody asks again.
+        project.wrappers[key] = frozenset((info.module.name, info.qualified) for info in found)
+    for name, qualified in sorted(project.wrappers[key]):
+        module = project.modules[name]
+        yield from (info for info in module.functions() if info.qualified == qualified)
 
 
 class _Search:
