@@ -64,8 +64,13 @@ def _defers(module: Module) -> bool:
     """Whether a module imports torch later, or only for its annotations."""
     first = set(module.tree.body)
     return any(
-        (isinstance(n, ast.Import) and any(a.name.partition(".")[0] == "torch" for a in n.names))
-        or (isinstance(n, ast.ImportFrom) and (n.module or "").partition(".")[0] == "torch")
+        n not in first and isinstance(n, (ast.Import, ast.ImportFrom)) and of_torch(n)
         for n in walk(module.tree)
-        if n not in first and isinstance(n, (ast.Import, ast.ImportFrom))
     )
+
+
+def of_torch(node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether an import is one of torch, or from it."""
+    if isinstance(node, ast.ImportFrom):
+        return node.level == 0 and (node.module or "").split(".")[0] == "torch"
+    return any(alias.name.split(".")[0] == "torch" for alias in node.names)

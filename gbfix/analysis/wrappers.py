@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from gbfix.analysis.callees import methods
 from gbfix.analysis.decorators import decorator_name
 from gbfix.analysis.modules import last_name
+from gbfix.analysis.parameters import declared, parameter_for
 from gbfix.analysis.project import FunctionInfo, Project
 from gbfix.analysis.trees import children, walk
 
@@ -85,7 +86,8 @@ class _Search:
 
     def _passed_on(self, call: ast.Call, name: str, info: FunctionInfo) -> Iterator[FunctionInfo]:
         values = [*call.args, *(keyword.value for keyword in call.keywords)]
-        if not any(isinstance(v, ast.Name) and v.id == name for v in values):
+        given = next((v for v in values if isinstance(v, ast.Name) and v.id == name), None)
+        if given is None:
             return
         for value in values:
             beside = self._named(value, info)  # `partial(run, function)`
@@ -98,7 +100,7 @@ class _Search:
             return
         callee = self._named(call.func, info)
         if callee is not None:
-            yield from self.given(callee, _parameter_for(name, call, callee))
+            yield from self.given(callee, parameter_for(call, given, callee))
             return
         cls = self._project.class_info(info.module.qualify(call.func))
         if cls is not None:
@@ -143,17 +145,4 @@ def _reads(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, name: 
 
 
 def _first_parameter(info: FunctionInfo) -> str | None:
-    given = [*info.node.args.posonlyargs, *info.node.args.args]
-    return given[0].arg if given else None
-
-
-def _parameter_for(name: str, call: ast.Call, callee: FunctionInfo) -> str | None:
-    """The parameter that a call hands a name to."""
-    given = [*callee.node.args.posonlyargs, *callee.node.args.args]
-    for parameter, value in zip(given, call.args, strict=False):
-        if isinstance(value, ast.Name) and value.id == name:
-            return parameter.arg
-    for keyword in call.keywords:
-        if isinstance(keyword.value, ast.Name) and keyword.value.id == name:
-            return keyword.arg
-    return None
+    return next(iter(declared(info.node)), None)

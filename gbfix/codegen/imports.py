@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gbfix.analysis.conditions import Refused
 from gbfix.analysis.flow import Analysis
 from gbfix.analysis.project import Module, Project
-from gbfix.analysis.torch_imports import imports_torch
+from gbfix.analysis.torch_imports import imports_torch, of_torch
 from gbfix.analysis.trees import first_line
 from gbfix.codegen.view import View
 from gbfix.source.text import Edit
@@ -65,7 +65,7 @@ def add_torch_import(view: View) -> Edit:
     end = min(map(first_line, defined), default=None)
     imports = [n for n in body if isinstance(n, (ast.Import, ast.ImportFrom))]
     imports = [n for n in imports if end is None or n.lineno < end]
-    ours = [n for n in imports if _of_torch(n)]
+    ours = [n for n in imports if of_torch(n)]
     future = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module == "__future__"]
     if ours and ours[0].lineno > max((n.lineno for n in future), default=0):
         at = view.line_start(view.start(ours[0]))
@@ -118,9 +118,3 @@ def _name(node: ast.Import | ast.ImportFrom) -> str:
 
 def _is_standard(node: ast.Import | ast.ImportFrom) -> bool:
     return _name(node).partition(".")[0] in sys.stdlib_module_names
-
-
-def _of_torch(node: ast.Import | ast.ImportFrom) -> bool:
-    if isinstance(node, ast.ImportFrom):
-        return node.level == 0 and (node.module or "").split(".")[0] == "torch"
-    return any(a.name.split(".")[0] == "torch" for a in node.names)
