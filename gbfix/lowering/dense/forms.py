@@ -200,7 +200,7 @@ def has_one_dimension(block: DenseBlock, rows: Selection) -> bool:
     if rows.rank is not None:
         return rows.rank == 1
     mask = block.masks.asked(rows)
-    if mask is None or mask in block.bound:
+    if mask is None or not is_there_before(block, mask):
         return False
     block.masks.require(f"{mask}.dim() == 1")
     return True

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 from gbfix.analysis.conditions import Refused
 from gbfix.codegen.expressions import flat
 from gbfix.lowering.dense.counts import number_found
-from gbfix.lowering.dense.forms import compose, filled, is_there_before, known_shape, plain
+from gbfix.lowering.dense.forms import (
+    compose,
+    filled,
+    has_one_dimension,
+    is_there_before,
+    known_shape,
+    plain,
+)
 from gbfix.lowering.routing import first_match, row_index
 from gbfix.lowering.selection import Lowered, Selection
 
@@ -61,12 +68,10 @@ def parts_of_rows(block: DenseBlock, node: ast.Subscript, base: Lowered, mask: a
     selection = block.masks.select(mask)
     rank = selection.rank
     if rank is None:
-        asked = block.masks.asked(selection)
-        if asked is None or not is_there_before(block, asked):
+        if not has_one_dimension(block, selection):
             raise Refused(
                 "mask-not-first", "the mask is one of several indices, with any dimensions"
             )
-        block.masks.require(f"{asked}.dim() == 1")
         rank = 1
     extra = block.masks.extra(selection, node.value)
     if extra is None:
